@@ -1,0 +1,41 @@
+"""Every exception voiceflow raises on purpose, each saying what was wrong, where, and what to do.
+
+VoiceflowError
+├─ ContractError       a processor class is not well formed (raised when the class is made)
+├─ PipelineError       the graph cannot work (raised when it is built)
+├─ SessionError        the session was used in a way it does not allow
+├─ NodeError           a node failed in a running session; ``node`` names it, ``__cause__`` is the author's exception
+└─ ModelError          a model file is missing, broken or cannot be fetched
+"""
+
+from __future__ import annotations
+
+__all__ = ["ContractError", "ModelError", "NodeError", "PipelineError", "SessionError", "VoiceflowError"]
+
+
+class VoiceflowError(Exception):
+    """The root of the tree."""
+
+
+class ContractError(VoiceflowError, TypeError):
+    """A processor's annotations do not say what it takes and yields, or say it wrongly."""
+
+
+class PipelineError(VoiceflowError):
+    """The graph cannot work as described."""
+
+
+class SessionError(VoiceflowError):
+    """The session cannot do that now."""
+
+
+class ModelError(VoiceflowError):
+    """A model file is not to be had."""
+
+
+class NodeError(VoiceflowError):
+    """A node of a running session failed. ``node`` is its name."""
+
+    def __init__(self, node: str, message: str) -> None:
+        super().__init__(f"{node}: {message}")
+        self.node = node

@@ -1,0 +1,432 @@
+"""One running pipeline: one call, one conversation.
+
+The one rule: everything a session started is gone when ``run()`` returns, or named in what it raises.
+
+How frames move is in ``flow``, what takes time in ``worker``, the interrupt in ``interruption``, begin and end in
+``lifecycle``; this is the door to all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+from voiceflow.convert import Converter
+from voiceflow.errors import NodeError, SessionError
+from voiceflow.flow import Flow, Hop, Route, Tap
+from voiceflow.frames import EndFrame, ErrorFrame, Frame, HoldFrame, InterruptFrame, Lane, ResumeFrame, StartFrame
+from voiceflow.inbox import Inbox
+from voiceflow.interruption import Interruption, Sweep
+from voiceflow.lifecycle import Lifecycle
+from voiceflow.pipeline import Pipeline
+from voiceflow.plan import Plan
+from voiceflow.processor import Processor
+from voiceflow.tasks import Tasks
+from voiceflow.worker import Worker, relief
+
+__all__ = ["NodeState", "Session", "SessionOptions"]
+
+log = logging.getLogger("voiceflow")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """Bounds and deadlines. The session keeps the deadlines, so that no node can hang a call."""
+
+    inbox_frames: int = 256
+    """Frames other than sound that an inbox holds before whoever fills it waits."""
+    inbox_audio_s: float = 2.0
+    """Seconds of the agent's sound before the same."""
+    live_audio_s: float = 10.0
+    """Seconds of the caller's live sound before the oldest is dropped."""
+    start_timeout_s: float = 60.0
+    end_timeout_s: float = 60.0
+    """For everything in hand to be finished and heard after the end was asked for."""
+    stop_timeout_s: float = 5.0
+    """For each node's stop(), and for tasks and threads to end."""
+    cancel_timeout_s: float = 1.0
+    """For interrupted work to end before its node is named and given a fresh task."""
+    ack_timeout_s: float = 2.0
+    """For the acknowledgement of a cancel."""
+    max_failures: int = 10
+    """Failures of one node in a row that end the session."""
+    threads: int = 8
+    """For run_blocking."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """A node at this moment: per lane, frames and seconds waiting, frames dropped, and what is being worked on."""
+
+    name: str
+    lane: str
+    frames: int
+    seconds: float
+    dropped: int
+    working_on: str | None
+    working_since: float | None
+
+
+class Session:
+    """Runs a pipeline once. ``inputs``: the types that the application gives to :meth:`send`.
+
+    ``await session.run()`` lasts as long as the call, and raises an ExceptionGroup of NodeErrors if a node ended it.
+    ``async with Session(...) as session:`` runs it in the background, and ends it (drained) at the block's end.
+    ``settings``: the application's own values, for its nodes to read.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline | Processor,
+        *,
+        inputs: Sequence[type[Frame]] = (),
+        options: SessionOptions | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.options = options or SessionOptions()
+        self.settings: Mapping[str, Any] = dict(settings or {})
+        self._pipeline = pipeline if isinstance(pipeline, Pipeline) else Pipeline(pipeline)
+        self._inputs = tuple(inputs)
+        plan = _with_converters(self._pipeline.plan(self._inputs))
+        for node in plan.nodes:
+            if node._session is not None:
+                raise SessionError(
+                    f"{node.name} has already been in a session: a node belongs to one call; make the pipeline in a function, anew for each call"
+                )
+        self._state = "new"
+        self._thread = 0
+        self._running: asyncio.Task[None] | None = None
+        self._tasks = Tasks(self._task_failed)
+        self._flow = Flow(plan, self)
+        self._flow.hops = {node: self._adopt(node) for node in plan.nodes}
+        self._sweep = Sweep(self, self._flow)
+        self._sweep.rebuild()
+        self._life = Lifecycle(self, self._flow)
+
+    # ---------------------------------------------------------------------------------------------- reading
+
+    @property
+    def epoch(self) -> int:
+        """The number of interrupts so far."""
+        return self._flow.epoch
+
+    @property
+    def refused(self) -> int:
+        """Stale frames turned away at a door so far."""
+        return self._flow.refused
+
+    @property
+    def state(self) -> str:
+        """``new``, ``starting``, ``running``, ``ending`` or ``ended``."""
+        return self._state
+
+    def time(self) -> float:
+        """Seconds on the session's clock: the event loop's."""
+        return asyncio.get_running_loop().time()
+
+    def inboxes(self) -> list[NodeState]:
+        """The state of each worker."""
+        return [_state_of(hop, worker) for hop in self._flow.hops.values() for worker in hop.workers.values()]
+
+    def depths(self) -> dict[str, str]:
+        """Node -> its inboxes in words, for the pictures of the pipeline."""
+        words: dict[str, list[str]] = {}
+        for state in self.inboxes():
+            words.setdefault(state.name, []).append(f"{state.lane.lower()} {state.frames} ({state.seconds * 1000:.0f} ms)")
+        return {name: ", ".join(parts) for name, parts in words.items()}
+
+    def tap(self, tap: Tap, *, source: str | None = None, target: str | None = None) -> Callable[[], None]:
+        """Show each frame on matching edges to ``tap(frame, source, target)``; the returned function takes it off.
+
+        Without a tap an edge costs nothing for it. A tap that raises is logged.
+        """
+        return self._flow.add_tap(tap, source, target)
+
+    # ------------------------------------------------------------------------------------------------ acting
+
+    async def send(self, frame: Frame) -> None:
+        """Give the pipeline a frame of one of the ``inputs`` types. Waits while the nodes of its lane are full.
+
+        Raises SessionError when the session is not running. Cancelling is safe: the frame is already in.
+        """
+        self.send_nowait(frame)
+        if self._flow.pressed:
+            await relief(self._flow, frame.lane)
+
+    def send_nowait(self, frame: Frame) -> None:
+        """The same without waiting: for callbacks, and for live sound, which never waits."""
+        if self._state != "running":
+            raise SessionError(f"the session is {self._state}: send frames after started() and before end()")
+        flow = self._flow
+        route = flow.application.get(frame.__class__)
+        if route is None:
+            route = self._route_from_application(type(frame))
+        if flow.stamp(frame, flow.epoch):
+            flow.deliver(route, frame)
+
+    def _route_from_application(self, frame_type: type[Frame]) -> Route:
+        flow = self._flow
+        if issubclass(frame_type, InterruptFrame):
+            return flow.to_session(lambda frame: self.interrupt(frame.reason))
+        if issubclass(frame_type, EndFrame):
+            return flow.to_session(lambda frame: self.end())
+        if issubclass(frame_type, StartFrame):
+            raise SessionError("StartFrame is the session's alone: every node has had it already")
+        if not issubclass(frame_type, self._inputs):
+            named = ", ".join(t.__name__ for t in self._inputs) or "nothing"
+            raise SessionError(
+                f"the application sent {frame_type.__name__}, but this session was made for {named}: Session(..., inputs=[{frame_type.__name__}])"
+            )
+        return flow.route_from_application(frame_type)
+
+    def hold(self, why: str = "") -> None:
+        """Hold the playout, with a fade, until :meth:`resume` or an interrupt."""
+        self._give_everyone(HoldFrame(why=why))
+
+    def resume(self, why: str = "") -> None:
+        """Go on from the start of the word that a hold cut."""
+        self._give_everyone(ResumeFrame(why=why))
+
+    def interrupt(self, reason: str = "") -> Interruption:
+        """Stop all that the agent is doing, now. Synchronous; call it on the loop's own thread.
+
+        When it returns nothing said before it can reach an ear, and the result says what had been heard. A second
+        interrupt during the first is the first. With nothing being said it does nothing audible.
+        """
+        if self._state in ("new", "ended"):
+            raise SessionError(f"the session is {self._state}: there is nothing to interrupt")
+        if threading.get_ident() != self._thread:
+            raise SessionError("interrupt() was called from another thread; use loop.call_soon_threadsafe(session.interrupt, reason)")
+        return self._sweep(reason)
+
+    def end(self) -> None:
+        """Finish gracefully: everything in hand is said and heard, each node gives its tail, then ``run()`` returns."""
+        if self._state in ("starting", "running") and not self._finished.done():
+            self._finished.set_result(True)
+
+    def cancel(self) -> None:
+        """Stop at once, even an end under way: nothing more is said."""
+        if self._state in ("starting", "running", "ending"):
+            self._abort()
+
+    def _abort(self) -> None:
+        if not self._finished.done():
+            self._finished.set_result(False)
+        if not self._aborted.done():
+            self._aborted.set_result(None)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Run a coroutine as a task of this session: cancelled at its end, and a raise in it ends the session."""
+        if self._state in ("new", "ended"):
+            coroutine.close()
+            raise SessionError(f"the session is {self._state}: it can own no task now")
+        return self._tasks.spawn(coroutine, name)
+
+    async def replace(self, old: Processor, new: Processor, *, timeout_s: float = 30.0) -> None:
+        """Exchange a node in a live call, between utterances: when the agent has nothing in hand.
+
+        The graph is checked, and ``new`` started, before anything changes. Raises PipelineError or NodeError and leaves
+        all as it was; SessionError if the agent does not come to rest within ``timeout_s``.
+        """
+        if new._session is not None:
+            raise SessionError(f"{new.name} has already been in a session; give replace() a new node")
+        pipeline = self._pipeline.substitute(old, new)
+        plan = _with_converters(pipeline.plan(self._inputs))
+        before = dict(self._flow.hops)
+        fresh = [self._adopt(node) for node in plan.nodes if node not in before]
+        try:
+            await self._life.start(fresh)
+            async with asyncio.timeout(timeout_s):
+                await self._at_rest()
+        except (ExceptionGroup, TimeoutError) as error:
+            for hop in fresh:
+                await self._life.stop(hop)
+            if isinstance(error, TimeoutError):
+                raise SessionError(f"{old.name} was not replaced: the agent was still at work after {timeout_s:g} s") from None
+            raise
+        hops = before | {hop.node: hop for hop in fresh}
+        self._pipeline = pipeline
+        self._flow.rebuild(plan, {node: hops[node] for node in plan.nodes})
+        self._sweep.rebuild()
+        await self._life.open(fresh)
+        for node, hop in before.items():
+            if node not in self._flow.hops:
+                await self._life.retire(hop)
+
+    # ------------------------------------------------------------------------------------------------- life
+
+    async def run(self) -> None:
+        """Run the call from start to end.
+
+        Returns after :meth:`end`, :meth:`cancel`, an EndFrame from a node, or when every source's ``run`` is over.
+        Raises ExceptionGroup (its members name their node) if a node could not start, died or would not end.
+        Cancelling it is :meth:`cancel`.
+        """
+        if self._state != "new":
+            raise SessionError(f"the session is {self._state}: it runs once; make a new one for the next call")
+        self._state = "starting"
+        self._thread = threading.get_ident()
+        loop = asyncio.get_running_loop()
+        self._finished: asyncio.Future[bool] = loop.create_future()
+        self._aborted: asyncio.Future[None] = loop.create_future()
+        self._started = asyncio.Event()
+        try:
+            await self._live()
+        finally:
+            self._state = "ending"
+            await _whatever_happens(self._life.close())
+            self._state = "ended"
+            self._started.set()
+        if self._life.errors:
+            raise ExceptionGroup("the session ended with errors", self._life.errors)
+
+    async def _live(self) -> None:
+        hops = list(self._flow.hops.values())
+        try:
+            await self._life.start(hops)
+        except ExceptionGroup as group:
+            self._life.errors += group.exceptions
+            return
+        await self._life.open(hops)
+        self._state = "running"
+        self._started.set()
+        if await self._finished:
+            self._state = "ending"
+            drain = asyncio.get_running_loop().create_task(self._life.drain(), name="drain")
+            try:
+                await asyncio.wait([drain, self._aborted], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                drain.cancel()
+                await asyncio.wait([drain])
+
+    async def started(self) -> None:
+        """Wait until every node has started and had its StartFrame."""
+        if self._state == "new":
+            raise SessionError("the session is not being run: await session.run(), or use `async with`")
+        await self._started.wait()
+
+    async def __aenter__(self) -> Self:
+        self._running = asyncio.get_running_loop().create_task(self.run(), name="session")
+        await asyncio.sleep(0)
+        await self._started.wait()
+        if self._state == "ended":
+            await self._running
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        assert self._running is not None
+        if error is None:
+            self.end()
+            await self._running
+        else:
+            self.cancel()
+            with contextlib.suppress(ExceptionGroup):  # the block's own error is the one to see; the rest is in the log
+                await self._running
+
+    # ------------------------------------------------------------------------------------------------ nodes
+
+    def _adopt(self, node: Processor) -> Hop:
+        node._session = self
+        hop = Hop(node)
+        if node.contract.waits:
+            options = self.options
+            for lane in sorted(_lanes(node.contract.accepts) | {Lane.AGENT}):
+                box = Inbox(lane, options.inbox_frames, options.inbox_audio_s, options.live_audio_s)
+                hop.workers[lane] = Worker(self, self._flow, hop, lane, box)
+        return hop
+
+    def _give_everyone(self, frame: Frame) -> None:
+        if self._state not in ("running", "ending"):
+            raise SessionError(f"the session is {self._state}: nothing is being said")
+        for hop in reversed(list(self._flow.hops.values())):
+            self._life.give(hop, frame)
+
+    async def _at_rest(self) -> None:
+        """Wait until no agent-lane worker has anything in hand."""
+        while busy := [w for hop in self._flow.hops.values() for w in hop.workers.values() if w.lane is Lane.AGENT and not w.is_idle]:
+            for worker in busy:
+                await worker.settled()
+
+    def _node_failed(self, hop: Hop, frame: Frame | None, error: BaseException) -> None:
+        """Report a failure up the pipeline; end the session when one node fails too often in a row."""
+        what = type(frame).__name__ if frame is not None else "a frame"
+        log.error(
+            "%s failed on %s: %s: %s", hop.name, what, type(error).__name__, error, exc_info=None if isinstance(error, NodeError) else error
+        )
+        self._flow.count_failure(hop)
+        if hop.failures >= self.options.max_failures:
+            failure = NodeError(hop.name, f"failed {hop.failures} times in a row, last on {what}: {type(error).__name__}: {error}")
+            self._fatal(failure, error)
+        elif not isinstance(frame, ErrorFrame):
+            self._flow.report(hop, ErrorFrame(node=hop.name, frame=what, error=f"{type(error).__name__}: {error}"))
+
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        if isinstance(error, NodeError):
+            self._fatal(error, error.__cause__)
+        else:
+            self._fatal(NodeError(name.partition("/")[0], f"its task {name!r} raised {type(error).__name__}: {error}"), error)
+
+    def _fatal(self, failure: NodeError, cause: BaseException | None) -> None:
+        failure.__cause__ = cause
+        log.error("the session ends: %s", failure)
+        self._life.errors.append(failure)
+        self._abort()
+
+    async def _run_blocking(self, function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+        if self._life.pool is None:
+            self._life.pool = ThreadPoolExecutor(self.options.threads, thread_name_prefix="voiceflow")
+        return await asyncio.get_running_loop().run_in_executor(self._life.pool, function, *arguments)
+
+
+async def _whatever_happens(closing: Coroutine[Any, Any, None]) -> None:
+    """Await to the end, even when cancelled meanwhile; the cancellation is raised afterwards."""
+    task = asyncio.get_running_loop().create_task(closing, name="close")
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
+
+
+def _lanes(types: Iterable[type[Frame]]) -> set[Lane]:
+    """The lanes in which frames of these types, or of types made of them, come."""
+    return {lane for frame_type in types for lane in {frame_type.lane} | _lanes(frame_type.__subclasses__())}
+
+
+def _state_of(hop: Hop, worker: Worker) -> NodeState:
+    work, box = worker.work, worker.inbox
+    return NodeState(
+        hop.name,
+        worker.lane.name,
+        len(box),
+        box.seconds,
+        box.dropped,
+        type(work.frame).__name__ if work else None,
+        work.began if work else None,
+    )
+
+
+def _with_converters(plan: Plan) -> Plan:
+    """The plan with a converter node on each edge where formats do not meet."""
+    if not plan.conversions:
+        return plan
+    nodes, edges = list(plan.nodes), list(plan.edges)
+    for conversion in plan.conversions:
+        converter = Converter(conversion.wanted)
+        converter.name = f"{conversion.source.name} => {conversion.target.name}"
+        nodes.insert(nodes.index(conversion.target), converter)
+        edges.remove((conversion.source, conversion.target))
+        edges += [(conversion.source, converter), (converter, conversion.target)]
+    return Plan(nodes, edges, plan.inputs)

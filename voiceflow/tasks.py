@@ -1,0 +1,53 @@
+"""The tasks of one session. The one rule: each is owned, named, and gone (or named in an error) at the end.
+
+Not ``asyncio.TaskGroup``: a group waits for ever for a task that swallows its cancellation, and a session has to return.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+__all__ = ["Tasks"]
+
+INSIST_S = 0.05
+"""How long a cancelled task may take before it is cancelled again."""
+
+
+class Tasks:
+    """`on_error` is given the task's name and exception when one fails by itself."""
+
+    def __init__(self, on_error: Callable[[str, BaseException], None]) -> None:
+        self._on_error = on_error
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Start a task that this session owns."""
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    async def cancel(self, timeout_s: float) -> list[str]:
+        """Cancel all and wait; the names of those that did not end in time. They are let go and not waited for again."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        me = asyncio.current_task()
+        while waiting := {task for task in self._tasks if task is not me}:
+            for task in waiting:
+                task.cancel()
+            left_s = deadline - loop.time()
+            if left_s <= 0:
+                self._tasks.clear()
+                return sorted(task.get_name() for task in waiting)
+            await asyncio.wait(waiting, timeout=min(INSIST_S, left_s))
+        return []
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_error(task.get_name(), error)
