@@ -3,31 +3,28 @@
 The one rule: nothing stale passes a door. ``Flow.epoch`` counts the interrupts; an agent-lane frame of an earlier
 epoch is refused wherever it shows up, and counted.
 
-Routes are compiled per (node, type of frame) when a type is first seen, and forgotten when the graph changes. A route
-ends in a :class:`Hop`-like pair ``(process, routes)``: the next node's own ``process``, or a function that queues,
-fans out or hands the frame to the session and returns None.
+The hot path is here, with what watches it; who gets a frame next is in :mod:`voiceflow.routes`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from time import perf_counter
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec.structs import force_setattr
 
-from voiceflow.errors import NodeError, SessionError
+from voiceflow.errors import NodeError
 from voiceflow.frames import UNSTAMPED, EndFrame, ErrorFrame, Frame, InterruptFrame, Lane, describe
-from voiceflow.plan import Plan, Target
+from voiceflow.plan import Plan
+from voiceflow.routes import Hop, Route, Router
 
 if TYPE_CHECKING:
     from voiceflow.inbox import Inbox
-    from voiceflow.processor import Processor
-    from voiceflow.worker import Worker
 
-__all__ = ["Flow", "Hop", "Steward", "Tap"]
+__all__ = ["Flow", "Steward"]
 
 log = logging.getLogger("voiceflow")
 
@@ -36,15 +33,6 @@ SLOW_STEP_S = 0.020
 
 WATCHED_DELIVERIES = 256
 """How many deliveries are timed hop by hop, at first and after each slow step."""
-
-Route = tuple[Callable[[Any], Any], dict[type, Any], "Hop"]
-"""What to call with the frame, where its result goes from there, and whose it is."""
-
-Ways = tuple[Route, ...]
-"""Where a frame goes on that waits in a node's inbox only to keep its place."""
-
-Tap = Callable[[Frame, str, str], None]
-"""Called with each frame on an edge, the name of the node it leaves and of the one it reaches."""
 
 
 class Steward(Protocol):
@@ -59,25 +47,6 @@ class Steward(Protocol):
     def _node_failed(self, hop: Hop, frame: Frame | None, error: BaseException) -> None: ...
 
 
-class Hop:
-    """One node, running: its compiled routes and its workers (one for each lane, if it takes time)."""
-
-    __slots__ = ("entry", "failures", "name", "node", "passing", "routes", "slow_steps", "workers")
-
-    def __init__(self, node: Processor) -> None:
-        self.node = node
-        self.name = node.name
-        self.routes: dict[type, Route] = {}
-        self.workers: dict[Lane, Worker] = {}
-        self.failures = 0
-        self.slow_steps = 0
-        # An instant node's own entry; a waiting node is entered through a worker's inbox.
-        self.entry: Route | None = None if node.contract.waits or not node.contract.accepts else (node.process, self.routes, self)
-
-    def __repr__(self) -> str:
-        return f"<hop {self.name}>"
-
-
 class Flow:
     """The running graph, without its tasks."""
 
@@ -89,11 +58,8 @@ class Flow:
         """Inboxes found full since a driver last looked; the driver waits for those of its own lane."""
         self.inline_s = 0.0
         """Time that instant nodes have taken while watched, so that it is not blamed on the worker driving them."""
-        self.plan = plan
-        self.hops: dict[Processor, Hop] = {}
-        self.application: dict[type, Route] = {}
+        self.router = Router(self, plan)
         self._steward = steward
-        self._taps: list[tuple[Tap, str | None, str | None]] = []
         self._watched = 0
         self._kept: list[tuple[Route, Frame]] = []
         self.deliver: Callable[[Route, Frame], None] = self._deliver
@@ -173,6 +139,10 @@ class Flow:
         """Write the epoch of the work into a new frame; False if that makes it stale."""
         if frame.epoch == UNSTAMPED:
             force_setattr(frame, "epoch", epoch)
+        return self.admits(frame)
+
+    def admits(self, frame: Frame) -> bool:
+        """A door: False, and counted, for a stale frame."""
         if frame.epoch != self.epoch and frame.lane is Lane.AGENT:
             self.refused += 1
             return False
@@ -226,7 +196,7 @@ class Flow:
         """Hand a frame of the session's own to one node."""
         self.stamp(frame, self.epoch)
         self._watched += 1
-        self._deliver_watched(self.entry(hop, type(frame)), frame)
+        self._deliver_watched(self.router.entry(hop, type(frame)), frame)
 
     def hold_back(self) -> None:
         """Keep what nodes yield until `let_go`: nothing may overtake the StartFrame."""
@@ -253,11 +223,11 @@ class Flow:
             if not isinstance(out, GeneratorType):  # a generator succeeds when it ends
                 hop.failures = 0
                 hop.entry = healthy
-                self.forget_routes()
+                self.router.forget()
             return out
 
         hop.entry = watched, routes, hop
-        self.forget_routes()
+        self.router.forget()
 
     # ------------------------------------------------------------------------------------------------ slow steps
 
@@ -276,129 +246,25 @@ class Flow:
 
     # ------------------------------------------------------------------------------------------------ routes
 
-    def rebuild(self, plan: Plan, hops: dict[Processor, Hop]) -> None:
-        """Take another plan; every route is compiled anew when it is next used."""
-        self.plan, self.hops = plan, hops
-        self.forget_routes()
-
-    def forget_routes(self) -> None:
-        """Compile each route anew when it is next used."""
-        self.application.clear()
-        for hop in self.hops.values():
-            hop.routes.clear()
-
-    def add_tap(self, tap: Tap, source: str | None, target: str | None) -> Callable[[], None]:
-        """Call `tap` with each frame on matching edges; the returned function takes it off."""
-        entry = (tap, source, target)
-        self._taps.append(entry)
-        self.forget_routes()
-
-        def remove() -> None:
-            if entry in self._taps:
-                self._taps.remove(entry)
-                self.forget_routes()
-
-        return remove
-
-    def entry(self, hop: Hop, frame_type: type[Frame]) -> Route:
-        """The way into a node for a type it takes."""
-        if hop.entry is not None:
-            return hop.entry
-        worker = hop.workers[frame_type.lane]
-        return worker.put, {}, hop
-
-    def route_from_application(self, frame_type: type[Frame]) -> Route:
-        """The way of a frame that the application sends."""
-        ways = self._ways(None, "application", frame_type)
-        if not ways:
-            raise SessionError(f"no node of this pipeline takes {frame_type.__name__}")
-        route = self.application[frame_type] = self._join(ways, ways[0][2])
-        return route
-
-    def to_session(self, act: Callable[[Any], object]) -> Route:
-        """A way that ends at the session itself."""
-        hop = next(iter(self.hops.values()))
-
-        def take(frame: Frame) -> None:
-            act(frame)
-
-        return take, {}, hop
-
     def _compile(self, hop: Hop, cls: type[Any]) -> Route:
         """Find out, once, where frames of this type go from this node."""
-        route: Route
         if not issubclass(cls, tuple(hop.node.contract.yields)):
-            return (lambda frame: self._wrong_yield(hop, None, frame)), {}, hop
+            return (lambda frame: self._wrong_yield(hop, None, frame)), {}, hop  # not kept: reported each time
+        router, steward = self.router, self._steward
         if issubclass(cls, InterruptFrame):
-            route = self.to_session(lambda frame: self._steward.interrupt(frame.reason or f"{hop.name} asked for it"))
+            route = router.to_session(lambda frame: steward.interrupt(frame.reason or f"{hop.name} asked for it"))
         elif issubclass(cls, EndFrame):
-            route = self.to_session(lambda frame: self._steward.end())
+            route = router.to_session(lambda frame: steward.end())
         else:
-            route = self._join(self._ways(hop.node, hop.name, cast("type[Frame]", cls)), hop)
+            route = router.join(router.ways(hop.node, hop.name, cast("type[Frame]", cls)), hop)
         hop.routes[cls] = route
         return route
 
     def report(self, hop: Hop, error: ErrorFrame) -> None:
         """Send an error up from a node. Any node may have one, so no annotation is asked."""
         self.stamp(error, self.epoch)
-        for way in self._ways(hop.node, hop.name, ErrorFrame):
+        for way in self.router.ways(hop.node, hop.name, ErrorFrame):
             self.deliver(way, error)
-
-    def _join(self, ways: Sequence[Route], hop: Hop) -> Route:
-        if len(ways) == 1:
-            return ways[0]
-
-        def fan_out(frame: Frame) -> None:
-            for way in ways:
-                if frame.lane is Lane.AGENT and frame.epoch != self.epoch:
-                    self.refused += 1
-                    return
-                self.deliver(way, frame)
-
-        return fan_out, {}, hop
-
-    def _ways(self, source: Processor | None, name: str, frame_type: type[Frame]) -> list[Route]:
-        ways = []
-        for through, group in _by_first_inbox(self.plan.targets(source, frame_type)):
-            if through is None:
-                hop = self.hops[group[0].receiver]
-                way = self.entry(hop, frame_type)
-            else:
-                hop = self.hops[through]
-                way = self._way_past(through, group, frame_type)
-            ways.append(self._tapped(way, name, self.hops[group[0].receiver].name))
-        return ways
-
-    def _way_past(self, through: Processor, group: Sequence[Target], frame_type: type[Frame]) -> Route:
-        """The way through the agent-lane inbox of a waiting node that does not take the frame: in order behind its output."""
-        hop = self.hops[through]
-        beyond: list[Route] = []
-        for second, inner in _by_first_inbox([Target(t.receiver, t.through[1:], t.last) for t in group]):
-            beyond.append(
-                self.entry(self.hops[inner[0].receiver], frame_type) if second is None else self._way_past(second, inner, frame_type)
-            )
-        ways = tuple(beyond)
-        worker = hop.workers[Lane.AGENT]
-        return (lambda frame: worker.put_passing(frame, ways)), {}, hop
-
-    def _tapped(self, way: Route, source: str, target: str) -> Route:
-        matching = [tap for tap, a, b in self._taps if a in (None, source) and b in (None, target)]
-        if not matching:
-            return way
-        hop = way[2]
-
-        def tapped(frame: Frame) -> None:
-            for tap in matching:
-                try:
-                    tap(frame, source, target)
-                except Exception:
-                    log.exception("the tap on %s -> %s raised; the frame goes on", source, target)
-            if frame.lane is Lane.AGENT and frame.epoch != self.epoch:
-                self.refused += 1
-                return
-            self.deliver(way, frame)
-
-        return tapped, {}, hop
 
     def _wrong_yield(self, hop: Hop, frame: Frame | None, out: object) -> None:
         declared = describe(hop.node.contract.yields)
@@ -408,16 +274,3 @@ class Flow:
             hop.name, f"{what} gave {given}, but its annotation says {declared}; correct the return annotation or what is yielded"
         )
         self._steward._node_failed(hop, frame, error)
-
-
-def _by_first_inbox(targets: Sequence[Target]) -> list[tuple[Processor | None, list[Target]]]:
-    """Targets that share the first inbox on their way go together: one queued item serves them all."""
-    groups: list[tuple[Processor | None, list[Target]]] = []
-    for target in targets:
-        first = target.through[0] if target.through else None
-        group = next((g for node, g in groups if first is not None and node is first), None)
-        if group is None:
-            groups.append((first, [target]))
-        else:
-            group.append(target)
-    return groups

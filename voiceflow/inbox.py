@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from voiceflow.frames import AudioFrame, Frame, Lane
 
 if TYPE_CHECKING:
-    from voiceflow.flow import Ways
+    from voiceflow.routes import Ways
 
 __all__ = ["Inbox"]
 

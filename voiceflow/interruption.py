@@ -14,9 +14,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from voiceflow.errors import NodeError
-from voiceflow.flow import Flow, Hop
+from voiceflow.flow import Flow
 from voiceflow.frames import Heard, InterruptFrame, Lane
 from voiceflow.processor import Processor
+from voiceflow.routes import Hop
 from voiceflow.worker import Worker
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Sweep:
     def rebuild(self) -> None:
         """Take the flow's present nodes: those with work to cancel or an ``on_interrupt`` to call, sinks first."""
         self._stops = []
-        for hop in reversed(list(self._flow.hops.values())):
+        for hop in reversed(list(self._flow.router.hops.values())):
             workers = tuple(worker for lane, worker in hop.workers.items() if lane is Lane.AGENT or hop.node.contract.replies)
             listens = type(hop.node).on_interrupt is not Processor.on_interrupt
             if workers or listens:

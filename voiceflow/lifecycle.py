@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from voiceflow.errors import NodeError
-from voiceflow.flow import Flow, Hop
+from voiceflow.flow import Flow
 from voiceflow.frames import EndFrame, Frame, StartFrame
+from voiceflow.routes import Hop
 from voiceflow.worker import drive_run
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ class Lifecycle:
 
     def _run_is_over(self, task: asyncio.Task[Any]) -> None:
         """When the last source has nothing more to give, the call is over."""
-        sources = [hop for hop in self._flow.hops.values() if not self._flow.plan.up[hop.node]]
-        if not self._flow.plan.inputs and all(hop in self._runs and self._runs[hop].done() for hop in sources):
+        sources = [hop for hop in self._flow.router.hops.values() if not self._flow.router.plan.up[hop.node]]
+        if not self._flow.router.plan.inputs and all(hop in self._runs and self._runs[hop].done() for hop in sources):
             self._session.end()
 
     # --------------------------------------------------------------------------------------------------- end
@@ -91,7 +92,7 @@ class Lifecycle:
         at: Hop | None = None
         try:
             async with asyncio.timeout(timeout_s):
-                for at in list(self._flow.hops.values()):
+                for at in list(self._flow.router.hops.values()):
                     if not at.node.contract.accepts:
                         await self._end_run(at)
                     await settle(at)

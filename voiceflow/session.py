@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 
 from voiceflow.convert import Converter
 from voiceflow.errors import NodeError, SessionError
-from voiceflow.flow import Flow, Hop, Route, Tap
+from voiceflow.flow import Flow
 from voiceflow.frames import EndFrame, ErrorFrame, Frame, HoldFrame, InterruptFrame, Lane, ResumeFrame, StartFrame
 from voiceflow.inbox import Inbox
 from voiceflow.interruption import Interruption, Sweep
@@ -27,6 +27,7 @@ from voiceflow.lifecycle import Lifecycle
 from voiceflow.pipeline import Pipeline
 from voiceflow.plan import Plan
 from voiceflow.processor import Processor
+from voiceflow.routes import Hop, Route, Tap
 from voiceflow.tasks import Tasks
 from voiceflow.worker import Worker, relief
 
@@ -106,7 +107,7 @@ class Session:
         self._running: asyncio.Task[None] | None = None
         self._tasks = Tasks(self._task_failed)
         self._flow = Flow(plan, self)
-        self._flow.hops = {node: self._adopt(node) for node in plan.nodes}
+        self._flow.router.hops = {node: self._adopt(node) for node in plan.nodes}
         self._sweep = Sweep(self, self._flow)
         self._sweep.rebuild()
         self._life = Lifecycle(self, self._flow)
@@ -134,7 +135,7 @@ class Session:
 
     def inboxes(self) -> list[NodeState]:
         """The state of each worker."""
-        return [_state_of(hop, worker) for hop in self._flow.hops.values() for worker in hop.workers.values()]
+        return [_state_of(hop, worker) for hop in self._flow.router.hops.values() for worker in hop.workers.values()]
 
     def depths(self) -> dict[str, str]:
         """Node -> its inboxes in words, for the pictures of the pipeline."""
@@ -148,7 +149,7 @@ class Session:
 
         Without a tap an edge costs nothing for it. A tap that raises is logged.
         """
-        return self._flow.add_tap(tap, source, target)
+        return self._flow.router.add_tap(tap, source, target)
 
     # ------------------------------------------------------------------------------------------------ acting
 
@@ -166,7 +167,7 @@ class Session:
         if self._state != "running":
             raise SessionError(f"the session is {self._state}: send frames after started() and before end()")
         flow = self._flow
-        route = flow.application.get(frame.__class__)
+        route = flow.router.application.get(frame.__class__)
         if route is None:
             route = self._route_from_application(type(frame))
         if flow.stamp(frame, flow.epoch):
@@ -175,9 +176,9 @@ class Session:
     def _route_from_application(self, frame_type: type[Frame]) -> Route:
         flow = self._flow
         if issubclass(frame_type, InterruptFrame):
-            return flow.to_session(lambda frame: self.interrupt(frame.reason))
+            return flow.router.to_session(lambda frame: self.interrupt(frame.reason))
         if issubclass(frame_type, EndFrame):
-            return flow.to_session(lambda frame: self.end())
+            return flow.router.to_session(lambda frame: self.end())
         if issubclass(frame_type, StartFrame):
             raise SessionError("StartFrame is the session's alone: every node has had it already")
         if not issubclass(frame_type, self._inputs):
@@ -185,7 +186,7 @@ class Session:
             raise SessionError(
                 f"the application sent {frame_type.__name__}, but this session was made for {named}: Session(..., inputs=[{frame_type.__name__}])"
             )
-        return flow.route_from_application(frame_type)
+        return flow.router.from_application(frame_type)
 
     def hold(self, why: str = "") -> None:
         """Hold the playout, with a fade, until :meth:`resume` or an interrupt."""
@@ -240,7 +241,7 @@ class Session:
             raise SessionError(f"{new.name} has already been in a session; give replace() a new node")
         pipeline = self._pipeline.substitute(old, new)
         plan = _with_converters(pipeline.plan(self._inputs))
-        before = dict(self._flow.hops)
+        before = dict(self._flow.router.hops)
         fresh = [self._adopt(node) for node in plan.nodes if node not in before]
         try:
             await self._life.start(fresh)
@@ -254,11 +255,11 @@ class Session:
             raise
         hops = before | {hop.node: hop for hop in fresh}
         self._pipeline = pipeline
-        self._flow.rebuild(plan, {node: hops[node] for node in plan.nodes})
+        self._flow.router.rebuild(plan, {node: hops[node] for node in plan.nodes})
         self._sweep.rebuild()
         await self._life.open(fresh)
         for node, hop in before.items():
-            if node not in self._flow.hops:
+            if node not in self._flow.router.hops:
                 await self._life.retire(hop)
 
     # ------------------------------------------------------------------------------------------------- life
@@ -289,7 +290,7 @@ class Session:
             raise ExceptionGroup("the session ended with errors", self._life.errors)
 
     async def _live(self) -> None:
-        hops = list(self._flow.hops.values())
+        hops = list(self._flow.router.hops.values())
         try:
             await self._life.start(hops)
         except ExceptionGroup as group:
@@ -346,12 +347,14 @@ class Session:
     def _give_everyone(self, frame: Frame) -> None:
         if self._state not in ("running", "ending"):
             raise SessionError(f"the session is {self._state}: nothing is being said")
-        for hop in reversed(list(self._flow.hops.values())):
+        for hop in reversed(list(self._flow.router.hops.values())):
             self._life.give(hop, frame)
 
     async def _at_rest(self) -> None:
         """Wait until no agent-lane worker has anything in hand."""
-        while busy := [w for hop in self._flow.hops.values() for w in hop.workers.values() if w.lane is Lane.AGENT and not w.is_idle]:
+        while busy := [
+            w for hop in self._flow.router.hops.values() for w in hop.workers.values() if w.lane is Lane.AGENT and not w.is_idle
+        ]:
             for worker in busy:
                 await worker.settled()
 

@@ -15,9 +15,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from voiceflow.errors import NodeError
-from voiceflow.flow import SLOW_STEP_S, Flow, Hop, Ways
+from voiceflow.flow import SLOW_STEP_S, Flow
 from voiceflow.frames import UNSTAMPED, Frame, Lane
 from voiceflow.inbox import Inbox
+from voiceflow.routes import Hop, Ways
 
 if TYPE_CHECKING:
     from voiceflow.session import Session
@@ -174,10 +175,8 @@ class Worker:
 
     def _pass_on(self, frame: Frame, ways: Ways) -> None:
         for way in ways:
-            if frame.epoch != self._flow.epoch:
-                self._flow.refused += 1
-                return
-            self._flow.deliver(way, frame)
+            if self._flow.admits(frame):
+                self._flow.deliver(way, frame)
 
     async def _relief(self) -> None:
         pressed = self._flow.pressed
