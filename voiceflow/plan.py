@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from voiceflow.audio import holds_ms
 from voiceflow.errors import PipelineError
 from voiceflow.frames import (
     AudioFormat,
@@ -120,11 +121,19 @@ class Plan:
                     yield node, frame_type, target
 
     def held_ms(self) -> float:
-        """The delay that the slowest way through the graph holds back by design, in ms."""
+        """The delay that the slowest way through the graph holds back by design, in ms, converters included."""
+        converters = {(c.source, c.target): _conversion_ms(c) for c in self.conversions}
         total: dict[Processor, float] = {}
         for node in self.nodes:
-            total[node] = node.holds_ms + max((total[before] for before in self.up[node]), default=0.0)
+            total[node] = node.holds_ms + max(
+                (total[before] + converters.get((before, node), 0.0) for before in self.up[node]), default=0.0
+            )
         return max(total.values())
+
+
+def _conversion_ms(conversion: Conversion) -> float:
+    known = [f for f in conversion.formats if f is not None]
+    return max((holds_ms(f.sample_rate, conversion.wanted.sample_rate) for f in known), default=0.0)
 
 
 def make_plan(nodes: Sequence[Processor], edges: Sequence[tuple[Processor, Processor]], inputs: Sequence[type[Frame]] = ()) -> Plan:

@@ -427,7 +427,7 @@ def _with_converters(plan: Plan) -> Plan:
         return plan
     nodes, edges = list(plan.nodes), list(plan.edges)
     for conversion in plan.conversions:
-        converter = Converter(conversion.wanted)
+        converter = Converter(conversion.wanted, conversion.formats)
         converter.name = f"{conversion.source.name} => {conversion.target.name}"
         nodes.insert(nodes.index(conversion.target), converter)
         edges.remove((conversion.source, conversion.target))
