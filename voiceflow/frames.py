@@ -1,11 +1,12 @@
 """The frames: what travels through a pipeline. Immutable values, one type for each thing that can happen.
 
-Three facts stand beside a type as class variables, so that nobody decides them per node:
+Some facts stand beside a type as class variables, so that nobody decides them per node:
 
 * ``lane``: ``USER`` (what the caller does), ``AGENT`` (what the agent does) or ``CONTROL``. Order is kept
   within a lane; lanes never block one another. An interrupt drops the agent lane and nothing else.
 * ``travels``: ``DOWN`` the pipeline, or ``UP`` it (reports: what was heard, what failed).
 * ``live``: True for sound that is happening now, which is dropped rather than made to wait.
+* ``perishable``: True for what an interrupt makes meaningless although it is not in the agent's lane: a hold.
 
 and one is a field of each frame: ``epoch``, the number of interrupts the session had seen when the work that
 made the frame began. The engine writes it; authors leave it alone.
@@ -86,6 +87,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     lane: ClassVar[Lane] = Lane.CONTROL
     travels: ClassVar[Travels] = Travels.DOWN
     live: ClassVar[bool] = False
+    perishable: ClassVar[bool] = False
 
     pts: float | None = None
     epoch: int = UNSTAMPED
@@ -298,12 +300,14 @@ class UtteranceEnded(ControlFrame, frozen=True):
 class HoldFrame(ControlFrame, frozen=True):
     """Stop speaking for now, with a fade: the caller may want the turn."""
 
+    perishable = True
     why: str = ""
 
 
 class ResumeFrame(ControlFrame, frozen=True):
     """It was nothing: go on from the start of the cut word."""
 
+    perishable = True
     why: str = ""
 
 

@@ -122,6 +122,9 @@ class Worker:
                 await self.inbox.filled()
                 continue
             frame, ways = item
+            if frame.perishable and frame.epoch != self._flow.epoch:
+                self._flow.refused += 1
+                continue
             if ways is not None:
                 self._pass_on(frame, ways)
                 await self._relief()

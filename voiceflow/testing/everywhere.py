@@ -145,5 +145,6 @@ def _run(scenario: Callable[[Probe], Coroutine[Any, Any, None]], point: int | No
     try:
         run_virtual(guarded(), loop=loop)
     except Exception as error:  # noqa: BLE001 - whatever the scenario raises is what this run found
-        probe.problems.append(f"{type(error).__name__}: {error}")
+        members = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
+        probe.problems += [f"{type(member).__name__}: {member}" for member in members]
     return probe
