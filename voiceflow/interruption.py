@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["Interruption", "Sweep"]
 
 log = logging.getLogger("voiceflow")
+
+KEPT = 64
+"""Records kept of past interrupts."""
 
 
 @dataclass(slots=True)
@@ -54,10 +58,10 @@ class Interruption:
 
 
 class Sweep:
-    """Carries out the interrupts of one session. ``count``: how many so far."""
+    """Carries out the interrupts of one session. ``records``: the last of them, oldest first."""
 
     def __init__(self, session: Session, flow: Flow) -> None:
-        self.count = 0
+        self.records: deque[Interruption] = deque(maxlen=KEPT)
         self._session = session
         self._flow = flow
         self._current: Interruption | None = None
@@ -87,7 +91,7 @@ class Sweep:
                     self._tell(hop, record)
         finally:
             self._current = None
-        self.count += 1
+        self.records.append(record)
         record.sweep_s = perf_counter() - started
         return record
 

@@ -120,6 +120,11 @@ class Session:
         return self._flow.epoch
 
     @property
+    def interruptions(self) -> tuple[Interruption, ...]:
+        """What the last 64 interrupts did, oldest first."""
+        return tuple(self._sweep.records)
+
+    @property
     def refused(self) -> int:
         """Stale frames turned away at a door so far."""
         return self._flow.refused
