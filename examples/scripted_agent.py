@@ -20,10 +20,9 @@ async def main() -> None:
         [Said(0.5, 1.0, "when are you open"), Said(4.0, 1.2, "a table for four please")],  # the second cuts into the answer
         until=9.0,
     )
-    vad, stt, turns = ScriptedVAD(), ScriptedSTT(caller.texts), Turns()
     context, sink = Context("You answer the phone of a restaurant."), RecordingSink()
-    pipeline = caller >> vad >> stt >> turns >> context >> ScriptedLLM(reply) >> Sentences() >> ScriptedTTS() >> sink
-    pipeline.link(vad, turns)  # turns hear of speech at once, not behind the recogniser's work
+    hearing = caller >> ScriptedVAD() >> ScriptedSTT(caller.texts) >> Turns()
+    pipeline = hearing >> context >> ScriptedLLM(reply) >> Sentences() >> ScriptedTTS() >> sink
     print(pipeline)
 
     await Session(pipeline).run()

@@ -38,7 +38,6 @@ def conversation(options: SessionOptions, *, stubborn: bool = False) -> Callable
         stt, llm, tts = ScriptedSTT(caller.texts), ScriptedLLM(reply, Latency(0.2, 0.01)), ScriptedTTS(stubborn=stubborn)
         vad, turns, context, sink = ScriptedVAD(), Turns(), Context(), RecordingSink()
         pipeline = caller >> vad >> stt >> turns >> context >> llm >> Sentences() >> tts >> sink
-        pipeline.link(vad, turns)
         session = Session(pipeline, options=options)
         counts = {"sound": 0, "finals": 0}
 

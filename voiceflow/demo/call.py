@@ -9,27 +9,19 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from voiceflow.demo.agent import agent
 from voiceflow.demo.journal import Journal
 from voiceflow.demo.recording import Recording
 from voiceflow.demo.script import RATE, Caller
 from voiceflow.frames import AudioFormat, Frame, InputAudioFrame, Message, PlaybackStarted, PlaybackStopped
 from voiceflow.interruption import Interruption
-from voiceflow.pipeline import Pipeline
 from voiceflow.processor import Processor
 from voiceflow.processors.context import Context
-from voiceflow.processors.llm_xllamacpp import LlamaLLM, LlamaOptions
-from voiceflow.processors.smart_turn import SmartTurn
-from voiceflow.processors.stt_whisper import WhisperSTT
-from voiceflow.processors.text import Sentences
-from voiceflow.processors.tts_piper import PiperTTS
-from voiceflow.processors.turns import Turns
-from voiceflow.processors.vad import SileroVAD
 from voiceflow.session import Session
 from voiceflow.transports.speaker import Speaker
 
 __all__ = ["Call", "hold_call"]
 
-SYSTEM = "You are Ava, a friendly voice assistant on the phone. Answer in one or two short sentences."
 VOICE_RATE = 22050
 FRAME_S = 0.02
 
@@ -51,13 +43,12 @@ class _CallerLine(Processor):
 
     makes = AudioFormat(RATE)
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, recording: Recording) -> None:
         self.caller = caller
-        self.recording: Recording | None = None
+        self.recording = recording
 
     async def run(self) -> AsyncIterator[InputAudioFrame]:
         """Each frame is yielded when its last sample has been spoken; frame n is due n frames after the first."""
-        assert self.recording is not None
         loop, samples = asyncio.get_running_loop(), round(FRAME_S * RATE)
         origin, number = loop.time(), 0
         while (sound := self.caller.frame(origin + number * FRAME_S, samples)) is not None:
@@ -72,12 +63,8 @@ async def hold_call(caller: Caller, journal: Journal) -> Call:
     """Run the call to its end. Raises ExceptionGroup, naming the node, if a part of the agent fails."""
     loop = asyncio.get_running_loop()
     recording = Recording(RATE, VOICE_RATE, loop.time)
-    line, vad, turns, context = _CallerLine(caller), SileroVAD(), Turns(), Context(SYSTEM)
-    line.recording = recording
-    llm = LlamaLLM(options=LlamaOptions(system=SYSTEM))
-    speaker = Speaker(recording.play, AudioFormat(VOICE_RATE))
-    pipeline: Pipeline = line >> vad >> [WhisperSTT(), SmartTurn()] >> turns >> context >> llm >> Sentences() >> PiperTTS() >> speaker
-    pipeline.link(vad, turns)  # turns hear of speech at once, not behind the recogniser's work
+    pipeline = agent(_CallerLine(caller, recording), Speaker(recording.play, AudioFormat(VOICE_RATE)))
+    context = next(node for node in pipeline.nodes if isinstance(node, Context))
     session = Session(pipeline)
 
     def see(frame: Frame, source: str, target: str) -> None:

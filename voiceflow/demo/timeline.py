@@ -17,7 +17,7 @@ __all__ = ["svg"]
 PIXELS_PER_S = 60
 HEIGHT = 80
 LEFT = 70
-TRACK_Y = {"caller": 90, "agent": 230}
+TRACK_Y = {"caller": 115, "agent": 250}
 COLOURS = {"caller": "#2563eb", "agent": "#d97706", "interrupt": "#dc2626", "grid": "#e5e7eb", "text": "#111827", "faint": "#6b7280"}
 
 
@@ -29,7 +29,7 @@ def svg(recording: Recording, turns: Sequence[Turn], interruptions: Sequence[Int
     parts = [_axis(length_s), _track("caller", recording.caller), _track("agent", recording.agent)]
     for number, turn in enumerate(turns, 1):
         begin, end = _x(turn.begin - origin), _x(turn.end - origin)
-        parts.append(_line(end, "faint", f"turn {number}", y=40, dash=True))
+        parts.append(_line(end, "faint", f"turn {number}", y=16, dash=True))
         parts.append(_words(begin, TRACK_Y["caller"] - HEIGHT / 2 - 6, turn.heard, "caller"))
         reply = turn.reply
         if reply is not None and reply.heard_at is not None:
@@ -38,10 +38,10 @@ def svg(recording: Recording, turns: Sequence[Turn], interruptions: Sequence[Int
             parts.append(_words(at, TRACK_Y["agent"] + HEIGHT / 2 + 14, reply.heard + (" ..." if reply.interrupted else ""), "agent"))
     for interruption in interruptions:
         if interruption.heard:
-            parts.append(_line(_x(interruption.at - origin), "interrupt", "interrupt", y=24))
+            parts.append(_line(_x(interruption.at - origin), "interrupt", "interrupt", y=30))
     body = "\n".join(parts)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="330" viewBox="0 0 {width} 330" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="370" viewBox="0 0 {width} 370" '
         f'font-family="sans-serif" font-size="11">\n<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n'
     )
 
@@ -54,9 +54,9 @@ def _axis(length_s: float) -> str:
     marks = []
     for second in range(int(length_s) + 1):
         x = _x(second)
-        marks.append(f'<line x1="{x}" y1="45" x2="{x}" y2="290" stroke="{COLOURS["grid"]}"/>')
+        marks.append(f'<line x1="{x}" y1="65" x2="{x}" y2="345" stroke="{COLOURS["grid"]}"/>')
         if second % 5 == 0:
-            marks.append(f'<text x="{x}" y="305" text-anchor="middle" fill="{COLOURS["faint"]}">{second} s</text>')
+            marks.append(f'<text x="{x}" y="360" text-anchor="middle" fill="{COLOURS["faint"]}">{second} s</text>')
     return "\n".join(marks)
 
 
@@ -81,7 +81,7 @@ def _envelope(samples: npt.NDArray[np.int16], size: int) -> list[tuple[float, fl
 def _line(x: float, colour: str, label: str, *, y: float, dash: bool = False) -> str:
     style = ' stroke-dasharray="3 3"' if dash else ' stroke-width="2"'
     return (
-        f'<line x1="{x}" y1="{y + 4}" x2="{x}" y2="290" stroke="{COLOURS[colour]}"{style}/>'
+        f'<line x1="{x}" y1="{y + 4}" x2="{x}" y2="345" stroke="{COLOURS[colour]}"{style}/>'
         f'<text x="{x}" y="{y}" text-anchor="middle" fill="{COLOURS[colour]}">{escape(label)}</text>'
     )
 

@@ -147,11 +147,15 @@ class ScriptedSTT(Processor):
         self._since_partial = 0.0
         self._speaking = False
 
-    async def process(self, frame: InputAudioFrame | SpeechStarted | SpeechStopped) -> AsyncIterator[TranscriptFrame]:
-        """Partials, and one final for each stretch of speech (empty for noise)."""
+    async def process(
+        self, frame: InputAudioFrame | SpeechStarted | SpeechStopped
+    ) -> AsyncIterator[TranscriptFrame | SpeechStarted | SpeechStopped]:
+        """Partials, and one final for each stretch of speech (empty for noise). Passes the detector's edges on."""
         if isinstance(frame, SpeechStarted):
             self._speaking = True
+            yield frame
         elif isinstance(frame, SpeechStopped):
+            yield frame
             await asyncio.sleep(self.latency.first_s)
             self._speaking = False
             heard, self._heard = self._heard, {}
