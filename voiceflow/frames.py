@@ -126,6 +126,8 @@ class AudioFrame(Frame, frozen=True):
     channels: int = 1
 
     def __post_init__(self) -> None:
+        if self.channels < 1:
+            raise ValueError(f"{type(self).__name__}: {self.channels} channels; sound has 1 or more")
         if len(self.pcm) % (2 * self.channels):
             raise ValueError(
                 f"{type(self).__name__}: {len(self.pcm)} bytes of PCM do not divide into {self.channels}-channel "
@@ -244,7 +246,7 @@ class TurnStarted(ControlFrame, frozen=True):
 
 
 class TurnEnded(ControlFrame, frozen=True):
-    """The caller is done; ``text`` is all they said in this turn. ``speech_ended`` is when their voice stopped."""
+    """The caller is done; ``text`` is all they said that has not been answered. ``speech_ended`` is when their voice stopped."""
 
     lane = Lane.USER
     text: str = ""
