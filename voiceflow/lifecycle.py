@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from voiceflow.errors import NodeError
@@ -161,9 +162,9 @@ class Lifecycle:
         """Threads cannot be cancelled: wait for those of run_blocking, and name what they still do after the deadline."""
         pool.shutdown(wait=False, cancel_futures=True)
         timeout_s = self._session.options.stop_timeout_s
-        deadline = self._session.time() + timeout_s
+        deadline = perf_counter() + timeout_s  # threads live in real time, whatever clock the loop has
         while alive := sum(thread.is_alive() for thread in pool._threads):
-            if self._session.time() > deadline:
+            if perf_counter() > deadline:
                 self.errors.append(
                     NodeError("run_blocking", f"{alive} threads were still at work {timeout_s:g} s after the end of the session")
                 )

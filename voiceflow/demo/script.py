@@ -35,7 +35,7 @@ class Line:
 
 SCRIPT = (
     Line("Hello, who are you?", "hello"),
-    Line("What is two plus two?", "two"),
+    Line("What is half of ten?", "half"),
     Line("Please tell me a story about a dog.", "story"),
     Line("Wait, stop. What is the capital of France?", "stop", cuts_in_s=3.0),
     Line("Thank you very much. Goodbye.", "bye"),

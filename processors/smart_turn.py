@@ -1,0 +1,134 @@
+"""Has the caller said all they wanted to say? Judged from the sound of it, by the Smart Turn model.
+
+Owns which stretch of sound is judged (``TurnWindow``) and the node around the model. Its one rule: the model hears the
+turn as it was, pauses included, from its beginning or its last 8 s, up to the moment the silence was noticed.
+
+The model is Smart Turn v3.2 (https://github.com/pipecat-ai/smart-turn, BSD-2): log-mel features of 8 s at 16 kHz, the
+sound at the end, brought to zero mean and unit variance, in; a probability out. About 30 ms on one core.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from voiceflow import models
+from voiceflow.errors import SessionError
+from voiceflow.frames import InputAudioFrame, SpeechStarted, SpeechStopped, TurnScored
+from voiceflow.processor import Processor
+from voiceflow.processors.hearing import MonoBranch
+from voiceflow.processors.log_mel import SAMPLE_RATE, log_mel
+from voiceflow.processors.onnx import OnnxModel, open_onnx
+from voiceflow.processors.segments import Segmenter, SegmentOptions
+
+__all__ = ["SmartTurn", "SmartTurnOptions", "TurnWindow", "turn_probability"]
+
+Floats = npt.NDArray[np.float32]
+
+WINDOW_S = 8.0
+_WINDOW = round(WINDOW_S * SAMPLE_RATE)
+
+
+@dataclass(frozen=True, slots=True)
+class SmartTurnOptions:
+    """What to run, and when a turn begins."""
+
+    model: str | os.PathLike[str] = "smart-turn"
+    """A name that ``voiceflow.models`` knows, or the path of the ONNX file."""
+    pre_roll_s: float = 0.3
+    """Sound before the first word that is judged with it."""
+    new_turn_after_s: float = 1.0
+    """Speech after a longer silence is another turn."""
+    complete_threshold: float = 0.5
+    """Speech after a score above it is another turn too."""
+
+
+class TurnWindow:
+    """The sound of the caller's present turn, its last 8 s at most. No clock, no model."""
+
+    def __init__(self, options: SmartTurnOptions | None = None) -> None:
+        self.options = options or SmartTurnOptions()
+        self._branch = MonoBranch(SAMPLE_RATE)
+        self._sound = Segmenter(SAMPLE_RATE, SegmentOptions(pre_roll_s=0.0, history_s=WINDOW_S + 2.0))
+        self._begin: int | None = None  # of the turn, in samples
+        self._stopped_at: float | None = None  # when its voice last stopped
+        self._is_complete = False
+
+    def hear(self, frame: InputAudioFrame, now: float) -> None:
+        """The next sound. ``now`` places a first frame that has no ``pts``."""
+        self._sound.push(self._branch.push(frame, now))
+
+    def start(self, at: float) -> None:
+        """The voice began at ``at`` seconds: a new turn, or the present one goes on."""
+        if not self._branch.clock.is_set:
+            return
+        goes_on = self._stopped_at is not None and at - self._stopped_at <= self.options.new_turn_after_s and not self._is_complete
+        if self._begin is None or not goes_on:
+            self._begin = max(self._branch.clock.position_at(at) - round(self.options.pre_roll_s * SAMPLE_RATE), 0)
+        self._is_complete = False
+
+    def stop(self, at: float) -> Floats | None:
+        """The voice stopped at ``at`` seconds: the sound to judge, at most 8 s; None if none of it was heard."""
+        if self._begin is None:
+            return None
+        self._stopped_at = at
+        return self._sound.last(min(self._sound.position - self._begin, _WINDOW))
+
+    def scored(self, probability: float) -> None:
+        """What the model said of the sound last given."""
+        self._is_complete = probability > self.options.complete_threshold
+
+
+class SmartTurn(Processor):
+    """At each ``SpeechStopped``, yields a ``TurnScored`` with the same ``at``.
+
+    It stands on a branch of its own, beside speech to text, and consumes what it takes:
+    ``vad >> [stt, smart_turn] >> turns``. Takes sound of any rate and channels. While the model runs, in a thread, what
+    comes waits in the inbox. An interrupt leaves it alone.
+    """
+
+    def __init__(self, options: SmartTurnOptions | None = None) -> None:
+        self.options = options or SmartTurnOptions()
+        self._window = TurnWindow(self.options)
+        self._model: OnnxModel | None = None
+
+    async def start(self) -> None:
+        """Open the model, once for all sessions of the process, and warm it. Raises ModelError."""
+        self._model = await self.run_blocking(_open, self.options.model)
+
+    async def process(self, frame: InputAudioFrame | SpeechStarted | SpeechStopped) -> TurnScored | None:
+        """See the class."""
+        if isinstance(frame, InputAudioFrame):
+            self._window.hear(frame, self.session.time())
+            return None
+        if isinstance(frame, SpeechStarted):
+            self._window.start(frame.at)
+            return None
+        samples = self._window.stop(frame.at)
+        if samples is None or not len(samples):
+            return None
+        if self._model is None:
+            raise SessionError(
+                f"{self.name or type(self).__name__} was given a frame before start(); run it in a Session, which starts its nodes"
+            )
+        probability = await self.run_blocking(turn_probability, self._model, samples)
+        self._window.scored(probability)
+        return TurnScored(probability=probability, at=frame.at)
+
+
+def turn_probability(model: OnnxModel, samples: Floats) -> float:
+    """That the turn is complete: mono sound at 16 kHz in [-1, 1], shape (n,), of which the last 8 s count. Blocks."""
+    samples = samples[-_WINDOW:]
+    padded = np.pad(samples, (_WINDOW - len(samples), 0))
+    level = (padded - padded.mean()) / np.sqrt(padded.var() + 1e-7)
+    (output,) = model.run(None, {"input_features": log_mel(level)[None]})
+    return float(output.reshape(-1)[0])
+
+
+def _open(name: str | os.PathLike[str]) -> OnnxModel:
+    model = open_onnx(models.resolve(name))
+    turn_probability(model, np.zeros(SAMPLE_RATE, np.float32))
+    return model
