@@ -239,10 +239,10 @@ class Flow:
     def report_slow(self, hop: Hop, elapsed_s: float, what: str) -> None:
         """Say who held the loop."""
         hop.slow_steps += 1
-        log.warning(
-            "%s: %s held the event loop for %.0f ms, and every other frame with it; make process() `async def` and put the work into self.run_blocking()",
-            hop.name, what, elapsed_s * 1000,
-        )  # fmt: skip
+        cure = "put the work into self.run_blocking()"
+        if not hop.node.contract.waits:
+            cure = f"make process() `async def` and {cure}"
+        log.warning("%s: %s held the event loop for %.0f ms, and every other frame with it; %s", hop.name, what, elapsed_s * 1000, cure)
 
     # ------------------------------------------------------------------------------------------------ routes
 
