@@ -1,0 +1,19 @@
+"""The nodes that hear, decide and speak. Import each from its own module: its library is loaded only then.
+
+=====================  ==================================================  =====================================
+what                   node                                                stands on (pure unless named)
+=====================  ==================================================  =====================================
+voice activity         ``vad.SileroVAD``                                   ``hearing``, ``onnx`` (onnxruntime)
+speech to text         ``stt_whisper.WhisperSTT`` (ctranslate2),           ``dictation``, ``segments``,
+                       ``stt_pocketsphinx.PocketSphinxSTT``                ``hearing``, ``log_mel``
+end of turn            ``smart_turn.SmartTurn``                            ``log_mel``, ``onnx``
+turn taking            ``turns.Turns``                                     ``turn_machine``, ``turn_options``
+context                ``context.Context``                                 ``context.Conversation``
+language model         ``llm_xllamacpp.LlamaLLM`` (xllamacpp)
+text for the voice     ``text.Sentences``                                  ``splitter``, ``boundaries``, ``marks``
+text to speech         ``tts_piper.PiperTTS``, ``tts_kokoro.KokoroTTS``    ``speech``, ``phonemes``, ``spoken``,
+                                                                           ``numerals``, ``onnx_graph``
+=====================  ==================================================  =====================================
+
+``once`` loads a model once per process, however many sessions ask for it.
+"""
