@@ -38,8 +38,9 @@ class Desk:
         self.hear(begin + 0.1)
         self.window.start(begin)
         self.hear(end + 0.2)
-        samples = self.window.stop(end)
-        assert samples is not None
+        self.window.stop(end)
+        samples = self.window.sound()
+        assert len(samples)
         numbers = np.rint(samples * 32768).astype(int) - 1
         assert len(numbers) % 320 == 0
         assert (np.diff(numbers) >= 0).all()
@@ -94,9 +95,27 @@ def test_at_the_start_of_the_call_there_is_no_sound_before_the_first():
 def test_edges_without_sound_are_not_judged():
     """A stop without a start, or with no sound at all, gives nothing to judge."""
     window = TurnWindow()
-    assert window.stop(1.0) is None
+    window.stop(1.0)
+    assert not len(window.sound())
     window.start(1.0)
-    assert window.stop(2.0) is None
+    window.stop(2.0)
+    assert not len(window.sound())
+
+
+def test_a_hush_after_the_voice_is_noticed_before_the_detector_can_be_sure():
+    """From 120 ms of quiet on the verdict can be made; the position judged then covers the end of speech."""
+    window = TurnWindow()
+    loud, quiet = np.full(320, 8000, "<i2").tobytes(), np.full(320, 40, "<i2").tobytes()
+    noticed = []
+    for number in range(100):
+        if number == 10:
+            window.start(0.2)
+        if window.hear(InputAudioFrame(loud if 10 <= number < 60 else quiet, RATE, pts=number * 0.02), 0.0):
+            noticed.append(number)
+
+    assert noticed == [65]
+    assert window.position >= window.stop(1.2)
+    assert not window.hear(InputAudioFrame(quiet, RATE, pts=2.0), 0.0)
 
 
 # ---------------------------------------------------------------------------------------------------- the model

@@ -165,7 +165,9 @@ class Journal:
         replies = [reply for reply in self.replies.values() if ends[0][1] - 1e-6 <= reply.asked_at < until]
         finals = [at for text, at in self.finals if text and begin <= at <= ended_at]
         stops = [told for at, told in self.stops if abs(at - end) < NEAR_S and told <= ended_at]
-        heard = " ".join(frame.text for frame, _ in ends)
+        heard = ""
+        for frame, _ in ends:  # a turn that was taken up again tells its first words again
+            heard = frame.text if frame.text.startswith(heard) else f"{heard} {frame.text}"
         return Turn(
             said, heard, begin, end, ended_at, max(finals, default=None), max(stops, default=None), replies[-1] if replies else None
         )
