@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -35,9 +36,7 @@ def load_app(reference: str) -> App:
     module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
     function = getattr(module, name, None)
     if function is None:
-        functions = sorted(
-            key for key, value in vars(module).items() if callable(value) and getattr(value, "__module__", None) == module.__name__
-        )
+        functions = sorted(key for key, value in vars(module).items() if inspect.isfunction(value) and value.__module__ == module.__name__)
         raise AppError(f"{place} has no {name!r}; it defines {', '.join(functions) or 'no function'}: write {place}:FUNCTION")
     if not callable(function):
         raise AppError(f"{place}:{name} is a {type(function).__name__}, not a function of (source, sink) that returns a pipeline")

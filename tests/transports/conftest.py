@@ -16,6 +16,7 @@ import pytest
 MODULES = [
     "module-native-protocol-unix auth-anonymous=1",
     "module-null-sink sink_name=speaker rate=48000",
+    "module-null-sink sink_name=caller rate=48000",
     "module-always-sink",
 ]
 
