@@ -17,3 +17,7 @@ text to speech         ``tts_piper.PiperTTS``, ``tts_kokoro.KokoroTTS``    ``spe
 
 ``once`` loads a model once per process, however many sessions ask for it.
 """
+
+from __future__ import annotations
+
+__all__: list[str] = []

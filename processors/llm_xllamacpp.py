@@ -30,7 +30,7 @@ from voiceflow.interruption import Interruption
 from voiceflow.processor import Processor
 from voiceflow.processors.once import once_per_process
 
-__all__ = ["LlamaLLM", "LlamaOptions", "LlamaUsage"]
+__all__ = ["LlamaLLM", "LlamaOptions", "LlamaServer", "LlamaUsage", "open_server", "thread_count"]
 
 log = logging.getLogger("voiceflow")
 

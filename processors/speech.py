@@ -20,7 +20,7 @@ from voiceflow.frames import OutputAudioFrame, Word
 from voiceflow.processors.phonemes import SpokenWord
 from voiceflow.processors.spoken import PAUSES
 
-__all__ = ["Pauses", "Speech", "Spoken", "clip", "frames", "joined", "place_words", "split_words", "timed_clip"]
+__all__ = ["Pauses", "Speech", "Spoken", "clip", "frames", "joined", "place_words", "split_words", "timed_clip", "voiced"]
 
 Floats = npt.NDArray[np.float32]
 

@@ -31,7 +31,7 @@ from voiceflow.processors.log_mel import SAMPLE_RATE, log_mel
 from voiceflow.processors.once import once_per_process
 from voiceflow.processors.segments import quietest
 
-__all__ = ["Whisper", "WhisperOptions", "WhisperSTT", "decode_tokens", "find_loop", "is_nothing"]
+__all__ = ["Whisper", "WhisperOptions", "WhisperSTT", "decode_tokens", "find_loop", "is_nothing", "open_whisper"]
 
 Floats = npt.NDArray[np.float32]
 

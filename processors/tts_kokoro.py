@@ -27,7 +27,7 @@ from voiceflow.processors.phonemes import SpokenWord
 from voiceflow.processors.speech import Pauses, Speech, Spoken, frames, joined, split_words, timed_clip
 from voiceflow.processors.spoken import PAUSES
 
-__all__ = ["Kokoro", "KokoroOptions", "KokoroTTS"]
+__all__ = ["Kokoro", "KokoroOptions", "KokoroTTS", "read_voice", "symbols"]
 
 SAMPLE_RATE = 24000
 STYLE = 256

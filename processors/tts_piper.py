@@ -31,7 +31,7 @@ from voiceflow.processors.phonemes import SpokenWord
 from voiceflow.processors.speech import Pauses, Speech, Spoken, frames, joined, split_words, timed_clip
 from voiceflow.processors.spoken import PAUSES
 
-__all__ = ["Piper", "PiperOptions", "PiperTTS"]
+__all__ = ["Piper", "PiperOptions", "PiperTTS", "read_config"]
 
 DEFAULT_VOICE = "piper-joe"
 DEFAULT_SAMPLE_RATE = 22050

@@ -45,16 +45,7 @@ class State(enum.Enum):
     WAITING = "their turn, silent: are they done?"
 
 
-class _Input(enum.Enum):
-    SPEECH_STARTED = enum.auto()
-    SPEECH_STOPPED = enum.auto()
-    PARTIAL = enum.auto()
-    FINAL = enum.auto()
-    SCORED = enum.auto()
-    PLAYBACK_STARTED = enum.auto()
-    PLAYBACK_STOPPED = enum.auto()
-    TIMER = enum.auto()
-
+_Input = enum.Enum("_Input", "SPEECH_STARTED SPEECH_STOPPED PARTIAL FINAL SCORED PLAYBACK_STARTED PLAYBACK_STOPPED TIMER")
 
 _KINDS: dict[type[Any], _Input] = {
     SpeechStarted: _Input.SPEECH_STARTED,

@@ -1,4 +1,4 @@
-"""How a frame gets from node to node. A hop through an instant node is a look-up and a call.
+"""How a frame gets from node to node. A hop through an instant node that hands the frame on is a call.
 
 The one rule: nothing stale passes a door. ``Flow.epoch`` counts the interrupts; an agent-lane frame of an earlier
 epoch is refused wherever it shows up, and counted.
@@ -9,24 +9,27 @@ The hot path is here, with what watches it; who gets a frame next is in :mod:`vo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator
+from asyncio import CancelledError
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from time import perf_counter
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec.structs import force_setattr
 
 from voiceflow.errors import NodeError
-from voiceflow.frames import UNSTAMPED, EndFrame, ErrorFrame, Frame, InterruptFrame, Lane, describe
+from voiceflow.frames import UNSTAMPED, EndFrame, ErrorFrame, Frame, InterruptFrame, Lane, StartFrame, describe
 from voiceflow.plan import Plan
 from voiceflow.routes import Hop, Route, Router
 
 if TYPE_CHECKING:
     from voiceflow.inbox import Inbox
 
-__all__ = ["Flow", "Steward"]
+__all__ = ["Flow", "Steward", "broken_promise", "stamp"]
 
 log = logging.getLogger("voiceflow")
+
+FrameT = TypeVar("FrameT", bound=Frame)
 
 SLOW_STEP_S = 0.020
 """A handler that holds the loop longer than this is named in the log."""
@@ -55,12 +58,13 @@ class Flow:
         self.refused = 0
         """Stale frames turned away."""
         self.pressed: list[Inbox] = []
-        """Inboxes found full since a driver last looked; the driver waits for those of its own lane."""
+        """Inboxes found full since a driver began its step; at its end it waits for those of its own lane."""
         self.inline_s = 0.0
         """Time that instant nodes have taken while watched, so that it is not blamed on the worker driving them."""
         self.router = Router(self, plan)
         self._steward = steward
         self._watched = 0
+        self._is_open = True
         self._kept: list[tuple[Route, Frame]] = []
         self.deliver: Callable[[Route, Frame], None] = self._deliver
         self.watch()
@@ -69,51 +73,51 @@ class Flow:
 
     def _deliver(self, route: Route, frame: Frame) -> None:
         """Take `frame` along `route` and on through every instant node behind it, as far as it goes."""
-        epoch = self.epoch
-        process, routes, hop = route
-        cls = frame.__class__
         while True:
+            straight, hops = route
+            epoch = self.epoch
+            process, out = straight[0], None
             try:
-                out = process(frame)
-            except Exception as error:  # noqa: BLE001 - any bug of an author's is reported with the node's name
-                self._steward._node_failed(hop, frame, error)
+                if frame.lane is Lane.AGENT:
+                    for process in straight:
+                        out = process(frame)
+                        if out is not frame or self.epoch != epoch:
+                            break
+                else:
+                    for process in straight:
+                        out = process(frame)
+                        if out is not frame:
+                            break
+            except (Exception, CancelledError) as error:  # noqa: BLE001 - any bug of an author's is reported with the node's name
+                self._steward._node_failed(hops[straight.index(process)], frame, error)
                 return
-            if out is frame:
-                if self.epoch != epoch:
-                    if frame.lane is Lane.AGENT:
-                        self.refused += 1
-                        return
-                    epoch = self.epoch
-            elif out is None:
+            if out is None:
                 return
-            elif isinstance(out, Frame):
-                if not self.stamp(out, frame.epoch if frame.lane is Lane.AGENT else self.epoch):
-                    return
-                frame = out
-                cls = frame.__class__
-                epoch = self.epoch
-            else:
+            hop = hops[straight.index(process)]
+            if not isinstance(out, Frame):
                 self._spread(hop, frame, out)
                 return
-            try:
-                process, routes, hop = routes[cls]
-            except KeyError:
-                process, routes, hop = self._compile(hop, cls)
+            following = self.stamped(out, frame.epoch if frame.lane is Lane.AGENT else self.epoch)
+            if following is None:
+                return
+            frame = following
+            cls = frame.__class__
+            route = hop.routes.get(cls) or self.compile(hop, cls)
 
     def _deliver_watched(self, route: Route, frame: Frame) -> None:
         """The same, with a clock on each handler."""
         self._watched -= 1
-        if self._watched == 0:
+        if self._watched == 0 and self._is_open:
             self.deliver = self._deliver
-        process, _, hop = route
+        process, hop = route[0][0], route[1][0]
         started = perf_counter()
         try:
             out = process(frame)
-        except Exception as error:  # noqa: BLE001 - as above
+        except (Exception, CancelledError) as error:  # noqa: BLE001 - as above
             self._steward._node_failed(hop, frame, error)
             return
         finally:
-            if route is hop.entry:
+            if hop.entry is not None and process is hop.entry[0][0]:
                 self._clock(hop, frame, started)
         if isinstance(out, Frame):
             self.emit(hop, out, frame.epoch if frame.lane is Lane.AGENT else self.epoch)
@@ -128,18 +132,19 @@ class Flow:
 
     def emit(self, hop: Hop, frame: Frame, epoch: int) -> None:
         """Send a frame that `hop` yielded in work of that epoch on its way."""
-        if self.stamp(frame, epoch):
+        stamped = self.stamped(frame, epoch)
+        if stamped is not None:
             cls = frame.__class__
             route = hop.routes.get(cls)
             if route is None:
-                route = self._compile(hop, cls)
-            self.deliver(route, frame)
+                route = self.compile(hop, cls)
+            self.deliver(route, stamped)
 
-    def stamp(self, frame: Frame, epoch: int) -> bool:
-        """Write the epoch of the work into a new frame; False if that makes it stale."""
+    def stamped(self, frame: Frame, epoch: int) -> Frame | None:
+        """The frame with the epoch of the work that made it; None if that makes it stale."""
         if frame.epoch == UNSTAMPED:
-            force_setattr(frame, "epoch", epoch)
-        return self.admits(frame)
+            frame = stamp(frame, epoch)
+        return frame if self.admits(frame) else None
 
     def admits(self, frame: Frame) -> bool:
         """A door: False, and counted, for a stale frame."""
@@ -160,23 +165,28 @@ class Flow:
             for item in self._resumed(hop, frame, out):
                 self._emit_checked(hop, frame, item)
                 if is_agent and frame.epoch != self.epoch:
-                    out.close()
+                    self._close(hop, frame, out)
                     return
         else:
-            if hasattr(out, "close"):
-                out.close()  # a coroutine, never awaited
             self._wrong_yield(hop, frame, out)
 
+    def _close(self, hop: Hop, frame: Frame, generator: Generator[object, None, None]) -> None:
+        try:
+            generator.close()
+        except (Exception, CancelledError) as error:  # noqa: BLE001 - as above
+            self._steward._node_failed(hop, frame, error)
+
     def _resumed(self, hop: Hop, frame: Frame, generator: Generator[object, None, None]) -> Iterator[object]:
+        failures = hop.failures
         while True:
             started = perf_counter() if self._watched > 0 else 0.0
             try:
                 item = next(generator)
             except StopIteration:
-                if hop.failures:
-                    hop.failures = 0
+                if hop.failures and hop.failures == failures:
+                    self._succeeded(hop)
                 return
-            except Exception as error:  # noqa: BLE001 - as above
+            except (Exception, CancelledError) as error:  # noqa: BLE001 - as above
                 self._steward._node_failed(hop, frame, error)
                 return
             finally:
@@ -194,39 +204,48 @@ class Flow:
 
     def give(self, hop: Hop, frame: Frame) -> None:
         """Hand a frame of the session's own to one node."""
-        self.stamp(frame, self.epoch)
         self._watched += 1
-        self._deliver_watched(self.router.entry(hop, type(frame)), frame)
+        self._deliver_watched(self.router.entry(hop, type(frame)), stamp(frame, self.epoch))
 
     def hold_back(self) -> None:
         """Keep what nodes yield until `let_go`: nothing may overtake the StartFrame."""
-        kept = self._kept
-        self.deliver = lambda route, frame: kept.append((route, frame))
+        self._is_open = False
+        self.deliver = lambda route, frame: self._kept.append((route, frame))
 
     def let_go(self) -> None:
-        """Send on what was kept, in order."""
+        """Send on what was kept, in order, less what an interrupt made stale meanwhile."""
         kept, self._kept = self._kept, []
+        self._is_open = True
         self.watch()
         for route, frame in kept:
-            self.deliver(route, frame)
+            if self.admits(frame):
+                self.deliver(route, frame)
 
-    def count_failure(self, hop: Hop) -> None:
+    def shut(self) -> None:
+        """The session is over: whatever work that would not end still yields reaches nobody."""
+        self._is_open = False
+        self.deliver = lambda route, frame: None
+
+    def count_failure(self, hop: Hop) -> int:
         """Count failures in a row. Only a node that has failed pays for noticing that it succeeds again."""
         hop.failures += 1
-        if hop.failures > 1 or hop.entry is None:
-            return
-        healthy = hop.entry
-        process, routes, _ = healthy
+        if hop.entry is None or hop.entry is not hop.healthy:
+            return hop.failures
+        process = hop.healthy[0][0]
 
         def watched(frame: Any) -> Any:
             out = process(frame)
-            if not isinstance(out, GeneratorType):  # a generator succeeds when it ends
-                hop.failures = 0
-                hop.entry = healthy
-                self.router.forget()
+            if hop.keeps_promise(out):  # a generator succeeds when it ends
+                self._succeeded(hop)
             return out
 
-        hop.entry = watched, routes, hop
+        hop.entry = (watched,), (hop,)
+        self.router.forget()
+        return hop.failures
+
+    def _succeeded(self, hop: Hop) -> None:
+        hop.failures = 0
+        hop.entry = hop.healthy
         self.router.forget()
 
     # ------------------------------------------------------------------------------------------------ slow steps
@@ -234,7 +253,15 @@ class Flow:
     def watch(self) -> None:
         """Time every handler for a while: at the start of a session, and when a step was slow."""
         self._watched = WATCHED_DELIVERIES
-        self.deliver = self._deliver_watched
+        if self._is_open:
+            self.deliver = self._deliver_watched
+
+    def deliver_timed(self, route: Route, frame: Frame) -> None:
+        """For a driver whose steps nobody times: watch the handlers if this takes too long."""
+        started = perf_counter()
+        self.deliver(route, frame)
+        if perf_counter() - started > SLOW_STEP_S:
+            self.watch()
 
     def report_slow(self, hop: Hop, elapsed_s: float, what: str) -> None:
         """Say who held the loop."""
@@ -246,31 +273,49 @@ class Flow:
 
     # ------------------------------------------------------------------------------------------------ routes
 
-    def _compile(self, hop: Hop, cls: type[Any]) -> Route:
+    def compile(self, hop: Hop, cls: type[Any]) -> Route:
         """Find out, once, where frames of this type go from this node."""
-        if not issubclass(cls, tuple(hop.node.contract.yields)):
-            return (lambda frame: self._wrong_yield(hop, None, frame)), {}, hop  # not kept: reported each time
+        if not issubclass(cls, hop.promised):
+            return (lambda frame: self._wrong_yield(hop, None, frame),), (hop,)  # not kept: reported each time
         router, steward = self.router, self._steward
         if issubclass(cls, InterruptFrame):
-            route = router.to_session(lambda frame: steward.interrupt(frame.reason or f"{hop.name} asked for it"))
+            route = router.to_session(lambda frame: steward.interrupt(frame.reason or f"{hop.name} asked for it"), hop)
         elif issubclass(cls, EndFrame):
-            route = router.to_session(lambda frame: steward.end())
+            route = router.to_session(lambda frame: steward.end(), hop)
+        elif issubclass(cls, StartFrame):
+            route = (lambda frame: None,), (hop,)  # each node is given its own: one that hands everything on repeats it
         else:
-            route = router.join(router.ways(hop.node, hop.name, cast("type[Frame]", cls)), hop)
+            route = router.join(router.ways(hop.node, hop.name, cls), hop)
         hop.routes[cls] = route
         return route
 
     def report(self, hop: Hop, error: ErrorFrame) -> None:
         """Send an error up from a node. Any node may have one, so no annotation is asked."""
-        self.stamp(error, self.epoch)
+        error = stamp(error, self.epoch)
         for way in self.router.ways(hop.node, hop.name, ErrorFrame):
             self.deliver(way, error)
 
     def _wrong_yield(self, hop: Hop, frame: Frame | None, out: object) -> None:
-        declared = describe(hop.node.contract.yields)
-        given = "a coroutine" if hasattr(out, "__await__") else type(out).__name__
         what = f"process({type(frame).__name__})" if frame is not None else "the node"
-        error = NodeError(
-            hop.name, f"{what} gave {given}, but its annotation says {declared}; correct the return annotation or what is yielded"
-        )
-        self._steward._node_failed(hop, frame, error)
+        self._steward._node_failed(hop, frame, broken_promise(hop, what, out))
+
+
+def stamp(frame: FrameT, epoch: int) -> FrameT:
+    """The frame with that epoch.
+
+    A copy of it, where the epoch decides anything: an author's constant may be yielded again, later and in another call.
+    """
+    if frame.lane is Lane.AGENT or frame.perishable:
+        frame = frame.__copy__()  # type: ignore[attr-defined]  # every msgspec.Struct has it
+    force_setattr(frame, "epoch", epoch)
+    return frame
+
+
+def broken_promise(hop: Hop, what: str, out: object) -> NodeError:
+    """The error of a node that gave something else than its annotation says."""
+    given = f"the class {out.__name__}" if isinstance(out, type) else type(out).__name__
+    if isinstance(out, Coroutine):
+        given = "a coroutine"
+        out.close()  # it will never be awaited
+    says = describe(hop.node.contract.yields)
+    return NodeError(hop.name, f"{what} gave {given}, but its annotation says {says}; correct the return annotation or what is yielded")

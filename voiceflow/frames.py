@@ -18,11 +18,13 @@ A plugin adds a type by subclassing the nearest one here. Frames are msgspec str
 from __future__ import annotations
 
 import enum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 __all__ = [
     "AudioFormat",
@@ -58,6 +60,8 @@ __all__ = [
     "TurnStarted",
     "UtteranceEnded",
     "Word",
+    "describe",
+    "encode",
     "replace",
 ]
 
@@ -137,6 +141,8 @@ class AudioFrame(Frame, frozen=True):
     @property
     def samples(self) -> npt.NDArray[np.int16]:
         """Read-only view, shape (samples, channels)."""
+        import numpy as np  # noqa: PLC0415 - it costs more than all the rest; a program that looks at no samples does without
+
         return np.frombuffer(self.pcm, "<i2").reshape(-1, self.channels)
 
     @property

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from voiceflow.frames import AudioFrame, Frame, Lane
+from voiceflow.frames import AudioFrame, Frame, Lane, Travels
 
 if TYPE_CHECKING:
     from voiceflow.routes import Ways
@@ -19,6 +19,9 @@ __all__ = ["Inbox"]
 
 HARD_LIMIT = 10_000
 """Frames after which even those that may not wait (reports, crossings from another lane) push out the oldest."""
+
+SLACK_S = 1e-9
+"""Fifty frames of 20 ms are a second, whatever their sum in floating point is."""
 
 
 class Inbox:
@@ -62,21 +65,22 @@ class Inbox:
     @property
     def is_pressed(self) -> bool:
         """At the high-water mark."""
-        return self._count >= self.limit_frames or self._paced_s >= self.limit_s
+        return self._count >= self.limit_frames or self._paced_s >= self.limit_s - SLACK_S
 
     def put(self, frame: Frame, passing_to: Ways | None = None) -> bool:
         """Queue a frame; True if whoever brought it should wait."""
         self._items.append((frame, passing_to))
         self._weigh(frame, 1)
-        if self._live_s > self.limit_live_s and frame.live:
-            self._drop(next(i for i, (waiting, _) in enumerate(self._items) if waiting.live))
+        if frame.live and self._live_s > self.limit_live_s + SLACK_S:
+            self._drop_live()
         elif len(self._items) > HARD_LIMIT:
             self._drop(0)
         if self._consumer is not None:
             if not self._consumer.done():
                 self._consumer.set_result(None)
             self._consumer = None
-        return not frame.live and self.is_pressed
+        # Whoever reports does not wait: the one it reports to may be waiting for it.
+        return self.is_pressed and not frame.live and frame.travels is Travels.DOWN
 
     def pop(self) -> tuple[Frame, Ways | None] | None:
         """The oldest item, or None."""
@@ -84,7 +88,7 @@ class Inbox:
             return None
         item = self._items.popleft()
         self._weigh(item[0], -1)
-        if self._relief and self._count <= self.limit_frames // 2 and self._paced_s <= self.limit_s / 2:
+        if self._relief and self._count <= self.limit_frames // 2 and self._paced_s <= self.limit_s / 2 + SLACK_S:
             self._relieve()
         return item
 
@@ -107,21 +111,35 @@ class Inbox:
         if self.is_pressed:
             waiter = asyncio.get_running_loop().create_future()
             self._relief.append(waiter)
-            await waiter
+            try:
+                await waiter
+            finally:
+                if waiter in self._relief:  # cancelled
+                    self._relief.remove(waiter)
 
     def _weigh(self, frame: Frame, sign: int) -> None:
-        if not isinstance(frame, AudioFrame):
+        if not self._items:
+            self._count, self._paced_s, self._live_s = 0, 0.0, 0.0  # no rounding is left behind
+        elif not isinstance(frame, AudioFrame):
             self._count += sign
         elif frame.live:
-            self._live_s += sign * frame.duration if self._items else -self._live_s
+            self._live_s += sign * frame.duration
         else:
-            self._paced_s += sign * frame.duration if self._items else -self._paced_s
+            self._paced_s += sign * frame.duration
 
     def _relieve(self) -> None:
         waiters, self._relief = self._relief, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def _drop_live(self) -> None:
+        """Drop the oldest live sound down to the bound, but never the newest: one long frame is better than none."""
+        while self._live_s > self.limit_live_s + SLACK_S:
+            index = next(i for i, (waiting, _) in enumerate(self._items) if waiting.live)
+            if index == len(self._items) - 1:
+                return
+            self._drop(index)
 
     def _drop(self, index: int) -> None:
         frame = self._items[index][0]

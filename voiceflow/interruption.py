@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from voiceflow.errors import NodeError
-from voiceflow.flow import Flow
+from voiceflow.flow import SLOW_STEP_S, Flow
 from voiceflow.frames import Heard, InterruptFrame, Lane
 from voiceflow.processor import Processor
 from voiceflow.routes import Hop
@@ -88,23 +88,27 @@ class Sweep:
                 for worker in workers:
                     record.dropped += worker.interrupt()
                 if listens:
-                    self._tell(hop, record)
+                    self._tell(hop, workers, record)
         finally:
             self._current = None
         self.records.append(record)
         record.sweep_s = perf_counter() - started
         return record
 
-    def _tell(self, hop: Hop, record: Interruption) -> None:
+    def _tell(self, hop: Hop, workers: tuple[Worker, ...], record: Interruption) -> None:
+        started = perf_counter()
         try:
             answer = hop.node.on_interrupt(record)
         except Exception as error:  # noqa: BLE001 - the sweep reaches every node, whatever one of them does
             self._session._node_failed(hop, InterruptFrame(reason=record.reason), error)
             return
+        finally:
+            elapsed = perf_counter() - started
+            if elapsed > SLOW_STEP_S:
+                self._flow.report_slow(hop, elapsed, "on_interrupt()")
         if answer is None:
             return
-        worker = hop.workers.get(Lane.AGENT)
-        if worker is None:
+        if not workers:
             if isinstance(answer, Coroutine):
                 answer.close()
             cure = "make process() `async def`, or acknowledge nothing"
@@ -115,16 +119,29 @@ class Sweep:
             )
             return
         record.acknowledged[hop.name] = None
-        worker.gate = self._session._tasks.spawn(self._acknowledge(hop, record, answer), f"{hop.name}/acknowledge")
-        record.acknowledgements.append(worker.gate)
+        spawn = self._session._tasks.spawn
+        acknowledgement = spawn(self._acknowledge(hop, record, answer), f"{hop.name}/acknowledgement")
+        if isinstance(answer, Coroutine):
+            acknowledgement.add_done_callback(lambda _: answer.close())  # it is not begun if the session ends at once
+        gate = spawn(self._deadline(hop, acknowledgement), f"{hop.name}/acknowledge")
+        record.acknowledgements.append(gate)
+        for worker in workers:
+            worker.gate = gate
 
     async def _acknowledge(self, hop: Hop, record: Interruption, answer: Awaitable[object]) -> None:
-        timeout_s = self._session.options.ack_timeout_s
         try:
-            async with asyncio.timeout(timeout_s):
-                await answer
-            record.acknowledged[hop.name] = self._session.time() - record.at
-        except TimeoutError:
-            log.error("%s: its cancel was not acknowledged within %g s; it goes on without", hop.name, timeout_s)
+            await answer
         except Exception as error:  # noqa: BLE001 - reported with the node's name
             self._session._node_failed(hop, None, error)
+            return
+        after_s = self._session.time() - record.at
+        if after_s <= self._session.options.ack_timeout_s:
+            record.acknowledged[hop.name] = after_s
+
+    async def _deadline(self, hop: Hop, acknowledgement: asyncio.Task[None]) -> None:
+        """Wait for an acknowledgement, but not for ever, even if it will not be cancelled."""
+        timeout_s = self._session.options.ack_timeout_s
+        await asyncio.wait([acknowledgement], timeout=timeout_s)
+        if not acknowledgement.done():
+            log.error("%s: its cancel was not acknowledged within %g s; it goes on without", hop.name, timeout_s)
+            acknowledgement.cancel()

@@ -8,22 +8,21 @@ cancelled, ``stop()`` called once for each node whose ``start()`` was entered, t
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from voiceflow.errors import NodeError
 from voiceflow.flow import Flow
 from voiceflow.frames import EndFrame, Frame, StartFrame
 from voiceflow.routes import Hop
-from voiceflow.worker import drive_run
+from voiceflow.tasks import RESOLUTION_S
+from voiceflow.threads import Threads
+from voiceflow.worker import Worker, drive_run
 
 if TYPE_CHECKING:
     from voiceflow.session import Session
 
 __all__ = ["Lifecycle"]
-
-POLL_S = 0.005
 
 
 class Lifecycle:
@@ -31,7 +30,8 @@ class Lifecycle:
 
     def __init__(self, session: Session, flow: Flow) -> None:
         self.errors: list[Exception] = []
-        self.pool: ThreadPoolExecutor | None = None
+        self.threads = Threads(session.options.threads)
+        self.is_closed = False
         self._session = session
         self._flow = flow
         self._entered: list[Hop] = []
@@ -40,37 +40,54 @@ class Lifecycle:
     # ------------------------------------------------------------------------------------------------- begin
 
     async def start(self, hops: list[Hop]) -> None:
-        """Call every ``start()``, side by side. Raises ExceptionGroup of NodeErrors."""
-        results = await asyncio.gather(*map(self._start_one, hops), return_exceptions=True)
-        failures = [result for result in results if isinstance(result, Exception)]
+        """Call every ``start()``, side by side. Raises ExceptionGroup of NodeErrors; then the others need not go on."""
+        timeout_s = self._session.options.start_timeout_s
+        waiting = {self._session._tasks.spawn(self._start_one(hop), f"{hop.name}/start"): hop for hop in hops}
+        deadline = self._session.time() + timeout_s
+        failures: list[NodeError] = []
+        try:
+            while waiting and not failures and (left_s := deadline - self._session.time()) > RESOLUTION_S:
+                done, _ = await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+                for task in [task for task in waiting if task in done]:
+                    hop = waiting.pop(task)
+                    failure = NodeError(hop.name, "start() was cancelled") if task.cancelled() else task.result()
+                    failures += [failure] if failure is not None else []
+            failures = failures or [NodeError(hop.name, f"start() did not end within {timeout_s:g} s") for hop in waiting.values()]
+        finally:
+            for task in waiting:
+                task.cancel()
+            if waiting:
+                await asyncio.wait(waiting, timeout=self._session.options.cancel_timeout_s)
         if failures:
             raise ExceptionGroup("nodes did not start", failures)
 
-    async def _start_one(self, hop: Hop) -> None:
-        timeout_s = self._session.options.start_timeout_s
+    async def _start_one(self, hop: Hop) -> NodeError | None:
         self._entered.append(hop)
         try:
-            async with asyncio.timeout(timeout_s):
-                await hop.node.start()
-        except TimeoutError as error:
-            raise NodeError(hop.name, f"start() did not end within {timeout_s:g} s") from error
-        except Exception as error:
-            raise NodeError(hop.name, f"start() raised {type(error).__name__}: {error}") from error
+            await hop.node.start()
+        except Exception as error:  # noqa: BLE001 - returned with the node's name
+            return _failed(hop, "start", error)
+        return None
 
     async def open(self, hops: list[Hop]) -> None:
-        """Let started nodes work: StartFrame first, and whatever it makes them yield only when all have had it."""
-        flow = self._flow
+        """Let started nodes work: StartFrame first, and whatever it makes them yield only when all have had it. Raises NodeError."""
+        flow, timeout_s = self._flow, self._session.options.start_timeout_s
         for hop in hops:
             for worker in hop.workers.values():
                 worker.begin()
         flow.hold_back()
+        try:
+            async with asyncio.timeout(timeout_s):
+                for hop in hops:
+                    self.give(hop, StartFrame())
+                for hop in hops:
+                    await _settle(hop)
+        except TimeoutError as error:
+            raise NodeError(hop.name, f"was not done with its StartFrame within {timeout_s:g} s") from error
+        finally:
+            flow.let_go()
         for hop in hops:
-            self.give(hop, StartFrame())
-        for hop in hops:
-            await settle(hop)
-        flow.let_go()
-        for hop in hops:
-            if hop.node.contract.runs:
+            if hop.node.contract.runs and not self.is_closed:
                 self._runs[hop] = task = self._session._tasks.spawn(drive_run(self._session, flow, hop), f"{hop.name}/run")
                 task.add_done_callback(self._run_is_over)
 
@@ -81,8 +98,10 @@ class Lifecycle:
 
     def _run_is_over(self, task: asyncio.Task[Any]) -> None:
         """When the last source has nothing more to give, the call is over."""
-        sources = [hop for hop in self._flow.router.hops.values() if not self._flow.router.plan.up[hop.node]]
-        if not self._flow.router.plan.inputs and all(hop in self._runs and self._runs[hop].done() for hop in sources):
+        plan, hops = self._flow.router.plan, self._flow.router.hops
+        speaking = [node for node in plan.nodes if node.contract.runs]
+        sources = [hops[node] for node in speaking if not any(other.contract.runs for other in plan.before(node))]
+        if not plan.inputs and sources and all(hop in self._runs and self._runs[hop].done() for hop in sources):
             self._session.end()
 
     # --------------------------------------------------------------------------------------------------- end
@@ -96,15 +115,19 @@ class Lifecycle:
                 for at in list(self._flow.router.hops.values()):
                     if not at.node.contract.accepts:
                         await self._end_run(at)
-                    await settle(at)
+                    await _settle(at)
                     self.give(at, EndFrame())
-                    await settle(at)
+                    await _settle(at)
                     await self._end_run(at)
+                # What the last ones reported has gone up to the first ones, which may take time over it.
+                while unsettled := [hop for hop in self._flow.router.hops.values() if not _is_settled(hop)]:
+                    for at in unsettled:
+                        await _settle(at)
         except TimeoutError:
             assert at is not None
-            works = [f"{type(w.work.frame).__name__} in its {w.lane.name.lower()} lane" for w in at.workers.values() if w.work is not None]
+            busy = [_in_hand(worker) for worker in at.workers.values() if not worker.is_idle]
             self.errors.append(
-                NodeError(at.name, f"did not finish within {timeout_s:g} s of the end: still at work on {' and '.join(works) or 'run()'}")
+                NodeError(at.name, f"did not finish within {timeout_s:g} s of the end: {' and '.join(busy) or 'still in run()'}")
             )
 
     async def _end_run(self, hop: Hop) -> None:
@@ -115,20 +138,27 @@ class Lifecycle:
 
     async def retire(self, hop: Hop) -> None:
         """Take one node out of a running session."""
+        options = self._session.options
         await self._end_run(hop)
         self._runs.pop(hop, None)
-        for worker in hop.workers.values():
-            await worker.settled()
-            task, worker.task = worker.task, None
-            if task is not None:
-                task.cancel()
-                await asyncio.wait([task], timeout=self._session.options.cancel_timeout_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(options.stop_timeout_s):
+                await _settle(hop)
+        tasks = [task for worker in hop.workers.values() if (task := worker.let_go()) is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=options.cancel_timeout_s)
         await self.stop(hop)
 
     async def close(self) -> None:
         """Stop everything that was started, each with its deadline. Whatever does not end is named in ``errors``."""
         tasks, options = self._session._tasks, self._session.options
-        self._flow.epoch += 1  # whatever still comes is stale
+        self.is_closed = True
+        self._flow.shut()
+        for hop in self._flow.router.hops.values():
+            for worker in hop.workers.values():
+                worker.let_go()
         # Work and run() end first, so that stop() finds its node at rest; the second round is for what stop() began.
         stuck = await tasks.cancel(options.stop_timeout_s)
         for hop in list(self._entered):
@@ -136,10 +166,11 @@ class Lifecycle:
         stuck += await tasks.cancel(options.stop_timeout_s)
         for name in stuck:
             self.errors.append(
-                NodeError(name.partition("/")[0], f"its task {name!r} did not end within {options.stop_timeout_s:g} s of being cancelled")
+                NodeError(
+                    name.rpartition("/")[0] or name, f"its task {name!r} did not end within {options.stop_timeout_s:g} s of being cancelled"
+                )
             )
-        if self.pool is not None:
-            await self._join_threads(self.pool)
+        self.errors += await self.threads.close(options.stop_timeout_s)
 
     async def stop(self, hop: Hop) -> None:
         """Call ``stop()`` once, if ``start()`` was entered."""
@@ -147,33 +178,46 @@ class Lifecycle:
             return
         self._entered.remove(hop)
         options = self._session.options
-        task = asyncio.get_running_loop().create_task(hop.node.stop(), name=f"{hop.name}/stop")
+        task = asyncio.get_running_loop().create_task(self._stop_one(hop), name=f"{hop.name}/stop")
         await asyncio.wait([task], timeout=options.stop_timeout_s)
-        if not task.done():
+        if task.done():
+            failure = NodeError(hop.name, "stop() was cancelled") if task.cancelled() else task.result()
+        else:
             task.cancel()
             await asyncio.wait([task], timeout=options.cancel_timeout_s)
-            self.errors.append(NodeError(hop.name, f"stop() did not end within {options.stop_timeout_s:g} s"))
-        elif not task.cancelled() and (error := task.exception()) is not None:
-            failure = NodeError(hop.name, f"stop() raised {type(error).__name__}: {error}")
-            failure.__cause__ = error
-            self.errors.append(failure)
+            failure = NodeError(hop.name, f"stop() did not end within {options.stop_timeout_s:g} s")
+        self.errors += [failure] if failure is not None else []
 
-    async def _join_threads(self, pool: ThreadPoolExecutor) -> None:
-        """Threads cannot be cancelled: wait for those of run_blocking, and name what they still do after the deadline."""
-        pool.shutdown(wait=False, cancel_futures=True)
-        timeout_s = self._session.options.stop_timeout_s
-        deadline = perf_counter() + timeout_s  # threads live in real time, whatever clock the loop has
-        while alive := sum(thread.is_alive() for thread in pool._threads):
-            if perf_counter() > deadline:
-                self.errors.append(
-                    NodeError("run_blocking", f"{alive} threads were still at work {timeout_s:g} s after the end of the session")
-                )
-                return
-            await asyncio.sleep(POLL_S)
+    async def _stop_one(self, hop: Hop) -> NodeError | None:
+        try:
+            await hop.node.stop()
+        except Exception as error:  # noqa: BLE001 - returned with the node's name
+            return _failed(hop, "stop", error)
+        return None
 
 
-async def settle(hop: Hop) -> None:
+def _is_settled(hop: Hop) -> bool:
+    """Nothing queued and nothing in work, in any lane."""
+    return all(worker.is_idle for worker in hop.workers.values())
+
+
+async def _settle(hop: Hop) -> None:
     """Wait until a node has nothing queued and nothing in work, in any lane."""
-    while busy := [worker for worker in hop.workers.values() if not worker.is_idle]:
-        for worker in busy:
+    while not _is_settled(hop):
+        for worker in hop.workers.values():
             await worker.settled()
+
+
+def _failed(hop: Hop, method: str, error: Exception) -> NodeError:
+    """A raise in one of a node's methods, with the node's name."""
+    failure = NodeError(hop.name, f"{method}() raised {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
+
+
+def _in_hand(worker: Worker) -> str:
+    """What a worker that is not done has in hand."""
+    lane, waiting = worker.lane.name.lower(), len(worker.inbox)
+    if worker.work is not None:
+        return f"still at work on {type(worker.work.frame).__name__} in its {lane} lane"
+    return f"{waiting} frame{'s' if waiting > 1 else ''} waiting in its {lane} lane"

@@ -29,12 +29,12 @@ def _arrows(plan: Plan) -> dict[tuple[Processor | None, Processor], _Arrow]:
         arrow = arrows.setdefault((source, target.receiver), _Arrow())
         if frame_type.__name__ not in arrow.types:
             arrow.types.append(frame_type.__name__)
-        if issubclass(frame_type, AudioFrame) and source is not None:
-            conversion = converted.get((target.last or source, target.receiver))
+        if issubclass(frame_type, AudioFrame) or issubclass(AudioFrame, frame_type):
+            conversion = converted.get((target.last, target.receiver))
             if conversion is not None:
                 came = ", ".join("any" if f is None else str(f) for f in conversion.formats)
                 arrow.format = f"[{came} => {conversion.wanted}]"
-            elif source.makes is not None:
+            elif source is not None and source.makes is not None:
                 arrow.format = f"[{source.makes}]"
     return arrows
 
@@ -76,26 +76,36 @@ def _formats(formats: tuple[AudioFormat, ...] | list[AudioFormat] | object) -> s
 
 def mermaid(plan: Plan, depths: Mapping[str, str]) -> str:
     """A Mermaid flowchart: solid arrows down the pipeline, dotted ones for reports."""
-    names = {node: f"n{i}" for i, node in enumerate(plan.nodes)}
+    names = _identifiers(plan)
     lines = ["flowchart LR"]
-    lines += [f'    {names[n]}["{_title(n, depths, "<br/>")}"]' for n in plan.nodes]
+    lines += [f'    {names[n]}["{_title(n, depths, "<br/>").replace(chr(34), "#quot;")}"]' for n in plan.nodes]
     if plan.inputs:
         lines.append('    app(["application"])')
     for (source, receiver), arrow in _arrows(plan).items():
-        line = "-." if _is_report(plan, source, receiver) else "--"
-        head = ".->" if line == "-." else "-->"
-        lines.append(f'    {"app" if source is None else names[source]} {line} "{_label(arrow)}" {head} {names[receiver]}')
+        line, head = ("-.", ".->") if _is_report(plan, source, receiver) else ("--", "-->")
+        lines.append(f'    {names[source]} {line} "{_label(arrow)}" {head} {names[receiver]}')
     return "\n".join(lines)
 
 
 def dot(plan: Plan, depths: Mapping[str, str]) -> str:
     """The same for Graphviz."""
+    names = _identifiers(plan)
     lines = ["digraph pipeline {", "    rankdir=LR; node [shape=box];"]
-    lines += [f'    "{n.name}" [label="{_title(n, depths, chr(92) + "n")}"];' for n in plan.nodes]
+    lines += [f'    {names[n]} [label="{_title(n, depths, chr(10)).translate(_DOT_ESCAPES)}"];' for n in plan.nodes]
+    if plan.inputs:
+        lines.append('    app [label="application", shape=oval];')
     for (source, receiver), arrow in _arrows(plan).items():
         style = ", style=dashed, constraint=false" if _is_report(plan, source, receiver) else ""
-        lines.append(f'    "{"application" if source is None else source.name}" -> "{receiver.name}" [label="{_label(arrow)}"{style}];')
+        lines.append(f'    {names[source]} -> {names[receiver]} [label="{_label(arrow)}"{style}];')
     return "\n".join([*lines, "}"])
+
+
+_DOT_ESCAPES = str.maketrans({'"': r"\"", "\\": r"\\", "\n": r"\n"})
+
+
+def _identifiers(plan: Plan) -> dict[Processor | None, str]:
+    """What the two languages call the nodes: names may hold anything, so they are labels only."""
+    return {None: "app"} | {node: f"n{i}" for i, node in enumerate(plan.nodes)}
 
 
 def _title(node: Processor, depths: Mapping[str, str], newline: str) -> str:

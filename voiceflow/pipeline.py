@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 
 from voiceflow import picture
 from voiceflow.errors import PipelineError
-from voiceflow.plan import Plan, make_plan
+from voiceflow.frames import Travels
+from voiceflow.plan import BY_THE_SESSION, Plan, make_plan
 
 if TYPE_CHECKING:
     from voiceflow.frames import Frame
@@ -34,7 +35,7 @@ class Pipeline:
         self.edges: list[tuple[Processor, Processor]] = []
         self.heads: list[Processor] = []
         self.tails: list[Processor] = []
-        for item in part if isinstance(part, Sequence) else [part]:
+        for item in part if isinstance(part, Sequence) and not isinstance(part, str) else [part]:
             if isinstance(item, Pipeline):
                 self._absorb(item)
                 self.heads += [node for node in item.heads if node not in self.heads]
@@ -72,6 +73,8 @@ class Pipeline:
         """The same pipeline with one node exchanged for another."""
         if old not in self.nodes:
             raise PipelineError(f"{old!r} is not in this pipeline; it holds {', '.join(map(repr, self.nodes))}")
+        if new in self.nodes:
+            raise PipelineError(f"{new!r} is already in this pipeline; put another node in the place of {old!r}")
         swapped = Pipeline(self)
 
         def swap(node: Processor) -> Processor:
@@ -101,9 +104,11 @@ class Pipeline:
         return picture.dot(self._sketch(), depths or {})
 
     def _sketch(self) -> Plan:
-        """A plan for a picture: whatever the heads take is assumed to be sent by the application."""
+        """A plan for a picture: what the heads take, reports apart, is assumed to be sent by the application."""
         fed = {target for _, target in self.edges}
-        return self.plan([t for node in self.nodes if node not in fed for t in node.contract.accepts])
+        heads = [node for node in self.nodes if node not in fed]
+        wanted = {t for node in heads for t in node.contract.accepts if t.travels is Travels.DOWN and t not in BY_THE_SESSION}
+        return self.plan(sorted(wanted, key=lambda t: t.__name__))
 
     def _add(self, node: Processor) -> None:
         if node not in self.nodes:
@@ -124,4 +129,6 @@ def _checked(node: object) -> Processor:
         raise PipelineError(f"{node!r} is not a processor: {cure}")
     if not contract.accepts and not contract.yields and not contract.runs:
         raise PipelineError(f"{node!r} has neither process() nor run(): give it one of them")
+    if type(node).__eq__ is not object.__eq__:
+        raise PipelineError(f"{type(node).__name__} is compared by its values, and a node must be itself alone: write @dataclass(eq=False)")
     return node  # type: ignore[return-value]  # duck-typed above: importing Processor here would be a cycle

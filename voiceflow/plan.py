@@ -5,11 +5,10 @@ The one rule: whatever is wrong with a graph is found here, before anything runs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from voiceflow.audio import holds_ms
 from voiceflow.errors import PipelineError
 from voiceflow.frames import (
     AudioFormat,
@@ -52,7 +51,8 @@ class Target:
 class Conversion:
     """A converter the graph needs on an edge."""
 
-    source: Processor
+    source: Processor | None
+    """None: the application."""
     target: Processor
     formats: tuple[AudioFormat | None, ...]
     """What arrives (None: not known before it runs)."""
@@ -67,6 +67,8 @@ class Plan:
     edges: list[tuple[Processor, Processor]]
     inputs: tuple[type[Frame], ...]
     conversions: list[Conversion] = field(default_factory=list)
+    converters: Mapping[Processor, Processor] = field(default_factory=dict)
+    """Converter -> the node it converts for, once they stand in the graph."""
     down: dict[Processor, list[Processor]] = field(default_factory=dict)
     up: dict[Processor, list[Processor]] = field(default_factory=dict)
 
@@ -80,23 +82,42 @@ class Plan:
         """Nodes with no edge into them: where the application's frames enter."""
         return [node for node in self.nodes if not self.up[node]]
 
+    def before(self, node: Processor) -> list[Processor]:
+        """All nodes from which a way leads to this one, sources first."""
+        return self._beyond(node, self.up)
+
+    def after(self, node: Processor) -> list[Processor]:
+        """All nodes to which a way leads from this one, sources first."""
+        return self._beyond(node, self.down)
+
+    def _beyond(self, node: Processor, step: Mapping[Processor, list[Processor]]) -> list[Processor]:
+        found: set[Processor] = set()
+        pending = [node]
+        while pending:
+            fresh = [other for other in step[pending.pop()] if other not in found]
+            found.update(fresh)
+            pending += fresh
+        return [other for other in self.nodes if other in found]
+
     def targets(self, source: Processor | None, frame_type: type[Frame], *, declared: bool = False) -> list[Target]:
         """The next nodes that take ``frame_type`` from ``source`` (None: the application), each once.
 
         ``declared``: the type is an annotation, so a receiver of a subclass of it may get frames too.
         """
-        step = self.up if frame_type.travels is Travels.UP else self.down
-        queues = frame_type.lane is Lane.AGENT and frame_type.travels is Travels.DOWN
+        is_up = frame_type.travels is Travels.UP
+        step = self.up if is_up else self.down
+        queues = frame_type.lane is Lane.AGENT and not is_up
         found: dict[Processor, Target] = {}
-        seen: set[Processor] = set()
-
-        def walk(node: Processor, last: Processor | None, through: tuple[Processor, ...]) -> None:
-            if node in seen:
-                return
-            seen.add(node)
+        # The way with the most inboxes to each node: an agent frame overtakes nothing, in whatever order branches were written.
+        ways: dict[Processor, tuple[Processor | None, tuple[Processor, ...]]]
+        ways = dict.fromkeys(self.heads if source is None else step[source], (source, ()))
+        for node in reversed(self.nodes) if is_up else self.nodes:
+            if node not in ways:
+                continue
+            last, through = ways[node]
             if node.contract.takes(frame_type):
                 found[node] = Target(node, through, last)
-                return
+                continue
             if declared and any(
                 issubclass(wanted, frame_type) and wanted.travels is frame_type.travels for wanted in node.contract.accepts
             ):
@@ -104,16 +125,15 @@ class Plan:
             if queues and node.contract.waits:
                 through = (*through, node)
             for following in step[node]:
-                walk(following, node, through)
-
-        for first in self.heads if source is None else step[source]:
-            walk(first, source, ())
-        return list(found.values())
+                if following not in ways or len(through) > len(ways[following][1]):
+                    ways[following] = (node, through)
+        served = {self.converters[node] for node in found if node in self.converters}
+        return [target for node, target in found.items() if node not in served]
 
     def flows(self) -> Iterator[tuple[Processor | None, type[Frame], Target]]:
         """Every declared way of a frame: from whom (None: the application), which type, to whom."""
         for frame_type in self.inputs:
-            for target in self.targets(None, frame_type):
+            for target in self.targets(None, frame_type, declared=True):
                 yield None, frame_type, target
         for node in self.nodes:
             for frame_type in sorted(node.contract.yields, key=lambda t: t.__name__):
@@ -132,6 +152,8 @@ class Plan:
 
 
 def _conversion_ms(conversion: Conversion) -> float:
+    from voiceflow.audio import holds_ms  # noqa: PLC0415 - numpy and soxr cost more than all the rest; equal formats do not need them
+
     known = [f for f in conversion.formats if f is not None]
     return max((holds_ms(f.sample_rate, conversion.wanted.sample_rate) for f in known), default=0.0)
 
@@ -199,7 +221,7 @@ def _check_fed(plan: Plan) -> None:
                 f"nobody feeds {node.name}: it takes {accepts}, has no node before it and no frame is sent to it; "
                 f"link a source to it, or say what the application sends: Session(pipeline, inputs=[{wanted[0].__name__}])"
             )
-        before = "; ".join(f"{other.name} yields {describe(other.contract.yields)}" for other in plan.nodes if other is not node)
+        before = "; ".join(f"{other.name} yields {describe(other.contract.yields)}" for other in plan.before(node))
         raise PipelineError(f"nobody feeds {node.name}: it takes {accepts}, but no frame of these types reaches it ({before})")
     for frame_type in plan.inputs:
         if frame_type not in BY_THE_SESSION and not plan.targets(None, frame_type, declared=True):
@@ -214,36 +236,46 @@ def _check_heard(plan: Plan) -> None:
         made = [t for t in node.contract.yields if t.travels is Travels.DOWN and t not in TO_THE_SESSION]
         if not made or node in heard:
             continue
-        after = "; ".join(
-            f"{other.name} takes {describe(other.contract.accepts)}" for other in plan.nodes if other is not node and other.contract.accepts
-        )
+        after = "; ".join(f"{other.name} takes {describe(other.contract.accepts)}" for other in plan.after(node))
         raise PipelineError(f"nobody takes what {node.name} yields ({describe(made)}): {after or 'there is no node after it'}")
 
 
 def _conversions(plan: Plan) -> Iterator[Conversion]:
     """Where a receiver takes certain formats only and another (or an unknown one) arrives."""
-    arriving: dict[tuple[Processor, Processor], list[AudioFormat | None]] = {}
+    arriving: dict[tuple[Processor | None, Processor], list[AudioFormat | None]] = {}
     formats: dict[Processor, set[AudioFormat | None]] = {}
+
+    def arrive(source: Processor | None, frame_type: type[Frame], made: set[AudioFormat | None]) -> None:
+        if not _may_be_sound(frame_type):
+            return
+        for target in plan.targets(source, frame_type, declared=True):
+            if any(map(_may_be_sound, target.receiver.contract.accepts)):
+                known = arriving.setdefault((target.last, target.receiver), [])
+                known += [f for f in made if f not in known]
+
+    for frame_type in plan.inputs:
+        arrive(None, frame_type, {None})
     for node in plan.nodes:
         came_in = {f for (_, b), known in arriving.items() if b is node for f in known}
         if node.takes and came_in:
             came_in = {f if f in node.takes else node.takes[0] for f in came_in}
         formats[node] = {node.makes} if node.makes is not None else came_in or {None}
         for frame_type in node.contract.yields:
-            if not issubclass(frame_type, AudioFrame):
-                continue
-            for target in plan.targets(node, frame_type, declared=True):
-                edge = (target.last or node, target.receiver)
-                known = arriving.setdefault(edge, [])
-                known += [f for f in formats[node] if f not in known]
+            arrive(node, frame_type, formats[node])
     for (last, receiver), known in arriving.items():
         wrong = [f for f in known if f not in receiver.takes]
         if not receiver.takes or not wrong:
             continue
         wanted = receiver.takes[0]
         if any(f.channels > MAX_CHANNELS for f in [*filter(None, wrong), wanted]):
+            made = ", ".join("a format not known before it runs" if f is None else str(f) for f in known)
             raise PipelineError(
-                f"{last.name} makes {', '.join(map(str, known))} and {receiver.name} takes {', '.join(map(str, receiver.takes))}: "
+                f"{last.name if last else 'the application'} makes {made} and {receiver.name} takes {', '.join(map(str, receiver.takes))}: "
                 f"only mono and stereo can be converted; put a node between them that mixes the channels"
             )
         yield Conversion(last, receiver, tuple(known), wanted)
+
+
+def _may_be_sound(frame_type: type[Frame]) -> bool:
+    """An audio type, or a base type under which sound may come."""
+    return issubclass(frame_type, AudioFrame) or issubclass(AudioFrame, frame_type)

@@ -25,7 +25,7 @@ import sys
 import types
 import typing
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from voiceflow.errors import ContractError, SessionError
@@ -36,7 +36,7 @@ if typing.TYPE_CHECKING:
     from voiceflow.interruption import Interruption
     from voiceflow.session import Session
 
-__all__ = ["Contract", "Processor", "processor"]
+__all__ = ["Contract", "Processor", "describe_contract", "processor"]
 
 T = TypeVar("T")
 
@@ -88,8 +88,7 @@ class Processor:
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        if "process" in cls.__dict__ or "run" in cls.__dict__ or "on_interrupt" in cls.__dict__:
-            cls.contract = _read_contract(cls, sys._getframe(1).f_locals)
+        cls.contract = _read_contract(cls, _scope_of_the_class())
 
     async def start(self) -> None:
         """Open what the node needs. Called once, before any frame; a raise here ends the session."""
@@ -117,7 +116,7 @@ class Processor:
 
         When the work is cancelled the thread runs on to its end and its result is dropped.
         """
-        return await self.session._run_blocking(function, arguments)
+        return await self.session._run_blocking(self.name, function, arguments)
 
     def __rshift__(self, other: Processor | Pipeline | Sequence[Processor | Pipeline]) -> Pipeline:
         return Pipeline(self) >> other
@@ -149,7 +148,6 @@ class _Reader:
 
     cls: type[Processor]
     scope: dict[str, Any]
-    hints: dict[str, Any] = field(default_factory=dict)
 
     def fail(self, where: str, what: str, cure: str) -> ContractError:
         return ContractError(f"{self.cls.__module__}.{self.cls.__qualname__}.{where}: {what}; {cure}")
@@ -165,6 +163,9 @@ class _Reader:
                 f"the annotation names {error.name!r}, which is not defined here",
                 "import it (not under TYPE_CHECKING) or define it above the class",
             ) from error
+        except Exception as error:
+            what = f"the annotation cannot be read ({type(error).__name__}: {error})"
+            raise self.fail(where, what, "annotate with Frame types and unions of them") from error
 
     def frame_types(self, hint: Any, where: str, *, output: bool) -> frozenset[type[Frame]]:
         """The frame types in an annotation, unions and containers opened."""
@@ -204,38 +205,68 @@ _CONTAINERS: dict[Any, int] = {
 }
 
 
+def _scope_of_the_class() -> dict[str, Any]:
+    """The locals of the place where a class is being made: whoever only helps to make it is passed over."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and (
+        frame.f_code.co_name in ("__init_subclass__", "__new__") or frame.f_globals.get("__name__") in ("types", "dataclasses", __name__)
+    ):
+        frame = frame.f_back
+    return frame.f_locals
+
+
 def _read_contract(cls: type[Processor], scope: dict[str, Any]) -> Contract:
+    """The contract, of what the class itself says and what its parents, each in its own place, said."""
     reader = _Reader(cls, scope)
-    accepts: frozenset[type[Frame]] = frozenset()
-    process_yields: frozenset[type[Frame]] = frozenset()
-    run_yields: frozenset[type[Frame]] = frozenset()
-    waits = streams = False
-    process = inspect.getattr_static(cls, "process", None)
-    if process is not None:
-        is_static = isinstance(process, staticmethod)
-        function = process.__func__ if is_static else process
-        accepts, process_yields = _read_process(reader, function, skip_self=not is_static)
-        streams = inspect.isasyncgenfunction(function)
-        waits = streams or inspect.iscoroutinefunction(function)
-    run = inspect.getattr_static(cls, "run", None)
-    if run is not None:
-        if not inspect.isasyncgenfunction(run):
-            raise reader.fail(
-                "run", "must be an async generator", "write `async def run(self) -> AsyncIterator[SomeFrame]:` with a yield in it"
-            )
-        hints = reader.read_hints(run, "run")
-        if "return" not in hints:
-            raise reader.fail("run", "has no return annotation", "write `-> AsyncIterator[SomeFrame]`")
-        run_yields = reader.frame_types(hints["return"], "run", output=True)
+    parent = _parent_with(cls, "process")
+    if parent is not None:
+        told = parent.contract
+        accepts, process_yields, waits, streams = told.accepts, told.process_yields, told.waits, told.streams
+    else:
+        accepts, process_yields, waits, streams = _read_process(reader)
+    parent = _parent_with(cls, "run")
+    run_yields = parent.contract.run_yields if parent is not None else _read_run(reader)
+    runs = inspect.getattr_static(cls, "run", None) is not None
     if inspect.iscoroutinefunction(cls.on_interrupt) and not waits:
         raise reader.fail(
             "on_interrupt", "may wait for an acknowledgement only where process() is `async def`", "write a plain `def on_interrupt`"
         )
-    return Contract(accepts, process_yields | run_yields, process_yields, run_yields, waits, streams, run is not None)
+    for method in (cls.start, cls.stop):
+        if not inspect.iscoroutinefunction(method):
+            raise reader.fail(method.__name__, "is not a coroutine", f"write `async def {method.__name__}(self) -> None`")
+    return Contract(accepts, process_yields | run_yields, process_yields, run_yields, waits, streams, runs)
 
 
-def _read_process(reader: _Reader, function: Any, *, skip_self: bool) -> tuple[frozenset[type[Frame]], frozenset[type[Frame]]]:
-    parameters = list(inspect.signature(function).parameters.values())[1 if skip_self else 0 :]
+def _parent_with(cls: type[Processor], method: str) -> type[Processor] | None:
+    """The processor that `cls` has the method from, if it is not its own."""
+    owner = next((c for c in cls.__mro__ if method in c.__dict__), cls)
+    return owner if owner is not cls and issubclass(owner, Processor) else None
+
+
+def _read_run(reader: _Reader) -> frozenset[type[Frame]]:
+    run = inspect.getattr_static(reader.cls, "run", None)
+    if run is None:
+        return frozenset()
+    if not inspect.isasyncgenfunction(run):
+        raise reader.fail(
+            "run", "must be an async generator", "write `async def run(self) -> AsyncIterator[SomeFrame]:` with a yield in it"
+        )
+    arguments = list(inspect.signature(run).parameters)[1:]
+    if arguments:
+        raise reader.fail("run", f"takes arguments ({', '.join(map(repr, arguments))})", "it takes none: `async def run(self)`")
+    hints = reader.read_hints(run, "run")
+    if "return" not in hints:
+        raise reader.fail("run", "has no return annotation", "write `-> AsyncIterator[SomeFrame]`")
+    return reader.frame_types(hints["return"], "run", output=True)
+
+
+def _read_process(reader: _Reader) -> tuple[frozenset[type[Frame]], frozenset[type[Frame]], bool, bool]:
+    """What ``process`` accepts and yields, whether it waits, whether it streams."""
+    process = inspect.getattr_static(reader.cls, "process", None)
+    if process is None:
+        return frozenset(), frozenset(), False, False
+    function = process.__func__ if isinstance(process, staticmethod | classmethod) else process
+    parameters = list(inspect.signature(function).parameters.values())[0 if isinstance(process, staticmethod) else 1 :]
     if len(parameters) != 1:
         raise reader.fail(
             "process", f"takes {len(parameters)} arguments", "it takes one frame: `def process(self, frame: SomeFrame) -> OtherFrame`"
@@ -249,7 +280,9 @@ def _read_process(reader: _Reader, function: Any, *, skip_self: bool) -> tuple[f
     if "return" not in hints:
         raise reader.fail("process", "has no return annotation", "write what it yields, `-> OtherFrame`, or `-> None` for a sink")
     accepts = reader.frame_types(hints[parameter], "process", output=False)
-    return accepts, reader.frame_types(hints["return"], "process", output=True)
+    yields = reader.frame_types(hints["return"], "process", output=True)
+    streams = inspect.isasyncgenfunction(function)
+    return accepts, yields, streams or inspect.iscoroutinefunction(function), streams
 
 
 def describe_contract(node: Processor) -> str:

@@ -13,23 +13,33 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from voiceflow.convert import Converter
+from msgspec.structs import force_setattr
+
 from voiceflow.errors import NodeError, SessionError
-from voiceflow.flow import Flow
-from voiceflow.frames import EndFrame, ErrorFrame, Frame, HoldFrame, InterruptFrame, Lane, ResumeFrame, StartFrame
+from voiceflow.flow import Flow, stamp
+from voiceflow.frames import (
+    UNSTAMPED,
+    EndFrame,
+    ErrorFrame,
+    Frame,
+    HoldFrame,
+    InterruptFrame,
+    Lane,
+    ResumeFrame,
+    StartFrame,
+)
 from voiceflow.inbox import Inbox
 from voiceflow.interruption import Interruption, Sweep
 from voiceflow.lifecycle import Lifecycle
+from voiceflow.options import SessionOptions
 from voiceflow.pipeline import Pipeline
-from voiceflow.plan import Plan
 from voiceflow.processor import Processor
 from voiceflow.routes import Hop, Route, Tap
-from voiceflow.tasks import Tasks
-from voiceflow.worker import Worker, relief
+from voiceflow.tasks import Tasks, whatever_happens
+from voiceflow.wiring import with_converters
+from voiceflow.worker import NodeState, Worker, relief
 
 __all__ = ["NodeState", "Session", "SessionOptions"]
 
@@ -37,43 +47,8 @@ log = logging.getLogger("voiceflow")
 
 T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True)
-class SessionOptions:
-    """Bounds and deadlines. The session keeps the deadlines, so that no node can hang a call."""
-
-    inbox_frames: int = 256
-    """Frames other than sound that an inbox holds before whoever fills it waits."""
-    inbox_audio_s: float = 2.0
-    """Seconds of the agent's sound before the same."""
-    live_audio_s: float = 10.0
-    """Seconds of the caller's live sound before the oldest is dropped."""
-    start_timeout_s: float = 60.0
-    end_timeout_s: float = 60.0
-    """For everything in hand to be finished and heard after the end was asked for."""
-    stop_timeout_s: float = 5.0
-    """For each node's stop(), and for tasks and threads to end."""
-    cancel_timeout_s: float = 1.0
-    """For interrupted work to end before its node is named and given a fresh task."""
-    ack_timeout_s: float = 2.0
-    """For the acknowledgement of a cancel."""
-    max_failures: int = 10
-    """Failures of one node in a row that end the session."""
-    threads: int = 8
-    """For run_blocking."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeState:
-    """A node at this moment: per lane, frames and seconds waiting, frames dropped, and what is being worked on."""
-
-    name: str
-    lane: str
-    frames: int
-    seconds: float
-    dropped: int
-    working_on: str | None
-    working_since: float | None
+TIMED_SENDS = 15
+"""Of the application's deliveries one in so many (a mask: all bits set) is timed, to find a handler that holds the loop."""
 
 
 class Session:
@@ -95,8 +70,10 @@ class Session:
         self.options = options or SessionOptions()
         self.settings: Mapping[str, Any] = dict(settings or {})
         self._pipeline = pipeline if isinstance(pipeline, Pipeline) else Pipeline(pipeline)
+        if not isinstance(inputs, Sequence) or not all(isinstance(t, type) and issubclass(t, Frame) for t in inputs):
+            raise SessionError(f"inputs is a list of frame types, such as inputs=[TextFrame]; it was {inputs!r}")
         self._inputs = tuple(inputs)
-        plan = _with_converters(self._pipeline.plan(self._inputs))
+        plan, self._converters = with_converters(self._pipeline.plan(self._inputs), {})
         for node in plan.nodes:
             if node._session is not None:
                 raise SessionError(
@@ -104,9 +81,13 @@ class Session:
                 )
         self._state = "new"
         self._thread = 0
+        self._sent = 0
+        self._early = ""
         self._running: asyncio.Task[None] | None = None
+        self._replacing = asyncio.Lock()
         self._tasks = Tasks(self._task_failed)
         self._flow = Flow(plan, self)
+        self._ways_in = self._flow.router.application
         self._flow.router.hops = {node: self._adopt(node) for node in plan.nodes}
         self._sweep = Sweep(self, self._flow)
         self._sweep.rebuild()
@@ -140,7 +121,7 @@ class Session:
 
     def inboxes(self) -> list[NodeState]:
         """The state of each worker."""
-        return [_state_of(hop, worker) for hop in self._flow.router.hops.values() for worker in hop.workers.values()]
+        return [worker.state() for hop in self._flow.router.hops.values() for worker in hop.workers.values()]
 
     def depths(self) -> dict[str, str]:
         """Node -> its inboxes in words, for the pictures of the pipeline."""
@@ -163,23 +144,38 @@ class Session:
 
         Raises SessionError when the session is not running. Cancelling is safe: the frame is already in.
         """
+        self._flow.pressed = []
         self.send_nowait(frame)
         if self._flow.pressed:
             await relief(self._flow, frame.lane)
 
     def send_nowait(self, frame: Frame) -> None:
         """The same without waiting: for callbacks, and for live sound, which never waits."""
+        route = self._ways_in.get(frame.__class__)
+        if route is None:
+            route = self._way_in(frame)
+        flow = self._flow
+        if frame.epoch == UNSTAMPED:
+            if frame.live:
+                force_setattr(frame, "epoch", flow.epoch)  # as stamp() would, without the call: this is the one hot line
+            else:
+                frame = stamp(frame, flow.epoch)
+        elif not flow.admits(frame):
+            return
+        self._sent = sent = self._sent + 1
+        if sent & TIMED_SENDS:
+            flow.deliver(route, frame)
+        else:
+            flow.deliver_timed(route, frame)
+
+    def _way_in(self, frame: Frame) -> Route:
+        """The way of a frame from the application, compiled when its type is first sent while the session runs."""
         if self._state != "running":
             raise SessionError(f"the session is {self._state}: send frames after started() and before end()")
-        flow = self._flow
-        route = flow.router.application.get(frame.__class__)
-        if route is None:
-            route = self._route_from_application(type(frame))
-        if flow.stamp(frame, flow.epoch):
-            flow.deliver(route, frame)
-
-    def _route_from_application(self, frame_type: type[Frame]) -> Route:
-        flow = self._flow
+        self._check_thread("send")
+        flow, frame_type = self._flow, type(frame)
+        if not isinstance(frame, Frame):
+            raise SessionError(f"the application sent {frame!r}, which is not a frame")
         if issubclass(frame_type, InterruptFrame):
             return flow.router.to_session(lambda frame: self.interrupt(frame.reason))
         if issubclass(frame_type, EndFrame):
@@ -209,23 +205,31 @@ class Session:
         """
         if self._state in ("new", "ended"):
             raise SessionError(f"the session is {self._state}: there is nothing to interrupt")
-        if threading.get_ident() != self._thread:
-            raise SessionError("interrupt() was called from another thread; use loop.call_soon_threadsafe(session.interrupt, reason)")
+        self._check_thread("interrupt")
         return self._sweep(reason)
 
     def end(self) -> None:
         """Finish gracefully: everything in hand is said and heard, each node gives its tail, then ``run()`` returns."""
-        if self._state in ("starting", "running") and not self._finished.done():
-            self._finished.set_result(True)
+        if self._state == "new":
+            self._early = "end"  # run() will see it
+        elif self._state in ("starting", "running"):
+            self._check_thread("end")
+            self._finish(drain=True)
 
     def cancel(self) -> None:
         """Stop at once, even an end under way: nothing more is said."""
-        if self._state in ("starting", "running", "ending"):
+        if self._state == "new":
+            self._early = "cancel"
+        elif self._state in ("starting", "running", "ending"):
+            self._check_thread("cancel")
             self._abort()
 
-    def _abort(self) -> None:
+    def _finish(self, *, drain: bool) -> None:
         if not self._finished.done():
-            self._finished.set_result(False)
+            self._finished.set_result(drain)
+
+    def _abort(self) -> None:
+        self._finish(drain=False)
         if not self._aborted.done():
             self._aborted.set_result(None)
 
@@ -239,33 +243,46 @@ class Session:
     async def replace(self, old: Processor, new: Processor, *, timeout_s: float = 30.0) -> None:
         """Exchange a node in a live call, between utterances: when the agent has nothing in hand.
 
-        The graph is checked, and ``new`` started, before anything changes. Raises PipelineError or NodeError and leaves
-        all as it was; SessionError if the agent does not come to rest within ``timeout_s``.
+        The graph is checked, and ``new`` started, before anything changes. What the old node still has in hand of the
+        caller's it finishes, and its output goes on from the new node's place. Raises PipelineError or NodeError and
+        leaves all as it was; SessionError if the agent does not come to rest within ``timeout_s``, or the call ends.
         """
         if new._session is not None:
             raise SessionError(f"{new.name} has already been in a session; give replace() a new node")
-        pipeline = self._pipeline.substitute(old, new)
-        plan = _with_converters(pipeline.plan(self._inputs))
-        before = dict(self._flow.router.hops)
-        fresh = [self._adopt(node) for node in plan.nodes if node not in before]
-        try:
-            await self._life.start(fresh)
-            async with asyncio.timeout(timeout_s):
-                await self._at_rest()
-        except (ExceptionGroup, TimeoutError) as error:
-            for hop in fresh:
-                await self._life.stop(hop)
-            if isinstance(error, TimeoutError):
-                raise SessionError(f"{old.name} was not replaced: the agent was still at work after {timeout_s:g} s") from None
-            raise
-        hops = before | {hop.node: hop for hop in fresh}
-        self._pipeline = pipeline
-        self._flow.router.rebuild(plan, {node: hops[node] for node in plan.nodes})
-        self._sweep.rebuild()
-        await self._life.open(fresh)
-        for node, hop in before.items():
-            if node not in self._flow.router.hops:
-                await self._life.retire(hop)
+        async with self._replacing:
+            self._check_replacing(old)
+            pipeline = self._pipeline.substitute(old, new)
+            plan, converters = with_converters(pipeline.plan(self._inputs), self._converters)
+            before = dict(self._flow.router.hops)
+            fresh = [self._adopt(node) for node in plan.nodes if node not in before]
+            try:
+                await self._life.start(fresh)
+                async with asyncio.timeout(timeout_s):
+                    await self._at_rest()
+                self._check_replacing(old)
+            except BaseException as error:
+                for hop in fresh:
+                    await self._life.stop(hop)
+                if isinstance(error, TimeoutError):
+                    raise SessionError(f"{old.name} was not replaced: the agent was still at work after {timeout_s:g} s") from None
+                if isinstance(error, ExceptionGroup):
+                    raise error.exceptions[0] from error.exceptions[0].__cause__
+                raise
+            hops = before | {hop.node: hop for hop in fresh}
+            plan.down[old], plan.up[old] = plan.down[new], plan.up[new]
+            self._pipeline, self._converters = pipeline, converters
+            self._flow.router.rebuild(plan, {node: hops[node] for node in plan.nodes})
+            self._sweep.rebuild()
+            try:
+                await self._life.open(fresh)
+            finally:
+                for node, hop in before.items():
+                    if node not in self._flow.router.hops:
+                        await self._life.retire(hop)
+
+    def _check_replacing(self, old: Processor) -> None:
+        if self._state != "running":
+            raise SessionError(f"the session is {self._state}: {old.name} is replaced in a running one only")
 
     # ------------------------------------------------------------------------------------------------- life
 
@@ -284,34 +301,53 @@ class Session:
         self._finished: asyncio.Future[bool] = loop.create_future()
         self._aborted: asyncio.Future[None] = loop.create_future()
         self._started = asyncio.Event()
+        if self._early == "cancel":
+            self._abort()
+        elif self._early == "end":
+            self._finish(drain=True)
         try:
             await self._live()
         finally:
-            self._state = "ending"
-            await _whatever_happens(self._life.close())
+            self._leave_running()
+            await whatever_happens(self._life.close())
             self._state = "ended"
             self._started.set()
         if self._life.errors:
             raise ExceptionGroup("the session ended with errors", self._life.errors)
 
     async def _live(self) -> None:
+        await self._unless_aborted(self._begin(), "begin")
+        if self._state == "running" and await self._finished:
+            self._leave_running()
+            await self._unless_aborted(self._life.drain(), "drain")
+
+    def _leave_running(self) -> None:
+        self._state = "ending"
+        self._ways_in.clear()  # and none is compiled any more
+
+    async def _begin(self) -> None:
         hops = list(self._flow.router.hops.values())
         try:
             await self._life.start(hops)
+            await self._life.open(hops)
         except ExceptionGroup as group:
             self._life.errors += group.exceptions
-            return
-        await self._life.open(hops)
-        self._state = "running"
-        self._started.set()
-        if await self._finished:
-            self._state = "ending"
-            drain = asyncio.get_running_loop().create_task(self._life.drain(), name="drain")
-            try:
-                await asyncio.wait([drain, self._aborted], return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                drain.cancel()
-                await asyncio.wait([drain])
+        except NodeError as error:
+            self._life.errors.append(error)
+        else:
+            self._state = "running"
+            self._started.set()
+
+    async def _unless_aborted(self, stage: Coroutine[Any, Any, None], name: str) -> None:
+        """Carry out a stage of the session's life to its end, or to the abort."""
+        task = asyncio.get_running_loop().create_task(stage, name=name)
+        try:
+            await asyncio.wait([task, self._aborted], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
 
     async def started(self) -> None:
         """Wait until every node has started and had its StartFrame."""
@@ -320,9 +356,16 @@ class Session:
         await self._started.wait()
 
     async def __aenter__(self) -> Self:
+        if self._state != "new":
+            raise SessionError(f"the session is {self._state}: it runs once; make a new one for the next call")
         self._running = asyncio.get_running_loop().create_task(self.run(), name="session")
-        await asyncio.sleep(0)
-        await self._started.wait()
+        try:
+            await asyncio.sleep(0)
+            await self._started.wait()
+        except asyncio.CancelledError:
+            self._running.cancel()
+            await asyncio.wait([self._running])
+            raise
         if self._state == "ended":
             await self._running
         return self
@@ -356,31 +399,37 @@ class Session:
             self._life.give(hop, frame)
 
     async def _at_rest(self) -> None:
-        """Wait until no agent-lane worker has anything in hand."""
+        """Wait until nobody has anything of the agent's in hand: nothing in its lane, no reply under way."""
         while busy := [
-            w for hop in self._flow.router.hops.values() for w in hop.workers.values() if w.lane is Lane.AGENT and not w.is_idle
+            worker
+            for hop in self._flow.router.hops.values()
+            for worker in hop.workers.values()
+            if (worker.lane is Lane.AGENT or hop.node.contract.replies) and not worker.is_idle
         ]:
             for worker in busy:
                 await worker.settled()
 
-    def _node_failed(self, hop: Hop, frame: Frame | None, error: BaseException) -> None:
+    def _check_thread(self, method: str) -> None:
+        if threading.get_ident() != self._thread:
+            raise SessionError(f"{method}() was called from another thread; use loop.call_soon_threadsafe(session.{method}, ...)")
+
+    def _node_failed(self, hop: Hop, frame: Frame | None, error: BaseException, in_a_row: int | None = None) -> None:
         """Report a failure up the pipeline; end the session when one node fails too often in a row."""
         what = type(frame).__name__ if frame is not None else "a frame"
         log.error(
             "%s failed on %s: %s: %s", hop.name, what, type(error).__name__, error, exc_info=None if isinstance(error, NodeError) else error
         )
-        self._flow.count_failure(hop)
-        if hop.failures >= self.options.max_failures:
-            failure = NodeError(hop.name, f"failed {hop.failures} times in a row, last on {what}: {type(error).__name__}: {error}")
-            self._fatal(failure, error)
-        elif not isinstance(frame, ErrorFrame):
+        count = in_a_row if in_a_row is not None else self._flow.count_failure(hop)
+        if count == self.options.max_failures:
+            self._fatal(NodeError(hop.name, f"failed {count} times in a row, last on {what}: {type(error).__name__}: {error}"), error)
+        elif count < self.options.max_failures and not isinstance(frame, ErrorFrame):
             self._flow.report(hop, ErrorFrame(node=hop.name, frame=what, error=f"{type(error).__name__}: {error}"))
 
     def _task_failed(self, name: str, error: BaseException) -> None:
         if isinstance(error, NodeError):
             self._fatal(error, error.__cause__)
         else:
-            self._fatal(NodeError(name.partition("/")[0], f"its task {name!r} raised {type(error).__name__}: {error}"), error)
+            self._fatal(NodeError(name.rpartition("/")[0] or name, f"its task {name!r} raised {type(error).__name__}: {error}"), error)
 
     def _fatal(self, failure: NodeError, cause: BaseException | None) -> None:
         failure.__cause__ = cause
@@ -388,53 +437,10 @@ class Session:
         self._life.errors.append(failure)
         self._abort()
 
-    async def _run_blocking(self, function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
-        if self._life.pool is None:
-            self._life.pool = ThreadPoolExecutor(self.options.threads, thread_name_prefix="voiceflow")
-        return await asyncio.get_running_loop().run_in_executor(self._life.pool, function, *arguments)
-
-
-async def _whatever_happens(closing: Coroutine[Any, Any, None]) -> None:
-    """Await to the end, even when cancelled meanwhile; the cancellation is raised afterwards."""
-    task = asyncio.get_running_loop().create_task(closing, name="close")
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled
+    async def _run_blocking(self, name: str, function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+        return await self._life.threads.run(name, function, arguments)
 
 
 def _lanes(types: Iterable[type[Frame]]) -> set[Lane]:
     """The lanes in which frames of these types, or of types made of them, come."""
     return {lane for frame_type in types for lane in {frame_type.lane} | _lanes(frame_type.__subclasses__())}
-
-
-def _state_of(hop: Hop, worker: Worker) -> NodeState:
-    work, box = worker.work, worker.inbox
-    return NodeState(
-        hop.name,
-        worker.lane.name,
-        len(box),
-        box.seconds,
-        box.dropped,
-        type(work.frame).__name__ if work else None,
-        work.began if work else None,
-    )
-
-
-def _with_converters(plan: Plan) -> Plan:
-    """The plan with a converter node on each edge where formats do not meet."""
-    if not plan.conversions:
-        return plan
-    nodes, edges = list(plan.nodes), list(plan.edges)
-    for conversion in plan.conversions:
-        converter = Converter(conversion.wanted, conversion.formats)
-        converter.name = f"{conversion.source.name} => {conversion.target.name}"
-        nodes.insert(nodes.index(conversion.target), converter)
-        edges.remove((conversion.source, conversion.target))
-        edges += [(conversion.source, converter), (converter, conversion.target)]
-    return Plan(nodes, edges, plan.inputs)

@@ -39,8 +39,8 @@ def main(arguments: Sequence[str]) -> int:
     except (VoiceflowError, OSError) as error:
         print(f"voiceflow talk: {error}", file=sys.stderr)
     except ExceptionGroup as group:
-        for error in group.exceptions:
-            print(f"voiceflow talk: {error}", file=sys.stderr)
+        for failure in group.exceptions:
+            print(f"voiceflow talk: {failure}", file=sys.stderr)
     except KeyboardInterrupt:
         return 0
     return 1

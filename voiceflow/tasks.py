@@ -9,10 +9,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-__all__ = ["Tasks"]
+__all__ = ["RESOLUTION_S", "Tasks", "whatever_happens"]
 
 INSIST_S = 0.05
 """How long a cancelled task may take before it is cancelled again."""
+
+RESOLUTION_S = 1e-6
+"""A deadline nearer than this has come: rounding must not make an endless row of waits that are too short for the clock."""
 
 
 class Tasks:
@@ -41,7 +44,7 @@ class Tasks:
             for task in waiting:
                 task.cancel()
             left_s = deadline - loop.time()
-            if left_s <= 0:
+            if left_s < RESOLUTION_S:
                 self._tasks.clear()
                 return sorted(task.get_name() for task in waiting)
             await asyncio.wait(waiting, timeout=min(INSIST_S, left_s))
@@ -51,3 +54,17 @@ class Tasks:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_error(task.get_name(), error)
+
+
+async def whatever_happens(closing: Coroutine[Any, Any, None]) -> None:
+    """Await to the end, even when cancelled meanwhile; the cancellation is raised afterwards."""
+    task = asyncio.get_running_loop().create_task(closing, name="close")
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled

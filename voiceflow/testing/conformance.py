@@ -20,7 +20,7 @@ from voiceflow.session import Session, SessionOptions
 from voiceflow.testing.clock import VirtualClockLoop, run_virtual
 from voiceflow.testing.leaks import no_leaks
 
-__all__ = ["Collector", "Feeder", "check_processor"]
+__all__ = ["AgentStranger", "Collector", "ControlStranger", "Feeder", "UserStranger", "check_processor"]
 
 
 class UserStranger(ControlFrame, frozen=True):
