@@ -128,5 +128,5 @@ def test_a_mutated_engine_is_found_out(mutant: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(owner, name, replacement)
     options = SessionOptions(cancel_timeout_s=0.3)
     found = interrupt_everywhere(conversation(options, stubborn=mutant == "no epoch check"), stop_after_problems=1)
-    with pytest.raises(AssertionError, match="stale|not empty|interrupted"):
+    with pytest.raises(AssertionError, match=r"stale|not empty|interrupted"):
         found.check()
