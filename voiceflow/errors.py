@@ -10,7 +10,9 @@ VoiceflowError
 
 from __future__ import annotations
 
-__all__ = ["ContractError", "ModelError", "NodeError", "PipelineError", "SessionError", "VoiceflowError"]
+from collections.abc import Iterable
+
+__all__ = ["ContractError", "ModelError", "NodeError", "PipelineError", "SessionError", "VoiceflowError", "type_names"]
 
 
 class VoiceflowError(Exception):
@@ -39,3 +41,8 @@ class NodeError(VoiceflowError):
     def __init__(self, node: str, message: str) -> None:
         super().__init__(f"{node}: {message}")
         self.node = node
+
+
+def type_names(types: Iterable[type]) -> str:
+    """Frame types as a reader wants to see them in an error: ``AudioFrame | TextFrame``."""
+    return " | ".join(sorted(t.__name__ for t in types)) or "nothing"

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec.structs import force_setattr
 
-from voiceflow.errors import NodeError
-from voiceflow.frames import UNSTAMPED, EndFrame, ErrorFrame, Frame, InterruptFrame, Lane, StartFrame, describe
+from voiceflow.errors import NodeError, type_names
+from voiceflow.frames import UNSTAMPED, EndFrame, ErrorFrame, Frame, InterruptFrame, Lane, StartFrame
 from voiceflow.plan import Plan
 from voiceflow.routes import Hop, Route, Router
 
@@ -317,5 +317,5 @@ def broken_promise(hop: Hop, what: str, out: object) -> NodeError:
     if isinstance(out, Coroutine):
         given = "a coroutine"
         out.close()  # it will never be awaited
-    says = describe(hop.node.contract.yields)
+    says = type_names(hop.node.contract.yields)
     return NodeError(hop.name, f"{what} gave {given}, but its annotation says {says}; correct the return annotation or what is yielded")

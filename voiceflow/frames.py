@@ -18,7 +18,7 @@ A plugin adds a type by subclassing the nearest one here. Frames are msgspec str
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -60,8 +60,6 @@ __all__ = [
     "TurnStarted",
     "UtteranceEnded",
     "Word",
-    "describe",
-    "encode",
     "replace",
 ]
 
@@ -360,13 +358,3 @@ class InterruptFrame(ControlFrame, frozen=True):
     """Stop all that the agent is doing. Never queued: yielding it is the interrupt."""
 
     reason: str = ""
-
-
-def encode(frame: Frame) -> bytes:
-    """The frame as MessagePack, tagged with its type's name."""
-    return msgspec.msgpack.encode(frame)
-
-
-def describe(types: Any) -> str:
-    """Frame types as a reader wants to see them in an error: ``AudioFrame | TextFrame``."""
-    return " | ".join(sorted(t.__name__ for t in types)) or "nothing"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from voiceflow.errors import PipelineError
+from voiceflow.errors import PipelineError, type_names
 from voiceflow.frames import (
     AudioFormat,
     AudioFrame,
@@ -20,7 +20,6 @@ from voiceflow.frames import (
     Lane,
     StartFrame,
     Travels,
-    describe,
 )
 
 if TYPE_CHECKING:
@@ -215,13 +214,13 @@ def _check_fed(plan: Plan) -> None:
         wanted = [t for t in node.contract.accepts if t not in BY_THE_SESSION]
         if not wanted or node in fed:
             continue
-        accepts = describe(wanted)
+        accepts = type_names(wanted)
         if not plan.up[node]:
             raise PipelineError(
                 f"nobody feeds {node.name}: it takes {accepts}, has no node before it and no frame is sent to it; "
                 f"link a source to it, or say what the application sends: Session(pipeline, inputs=[{wanted[0].__name__}])"
             )
-        before = "; ".join(f"{other.name} yields {describe(other.contract.yields)}" for other in plan.before(node))
+        before = "; ".join(f"{other.name} yields {type_names(other.contract.yields)}" for other in plan.before(node))
         raise PipelineError(f"nobody feeds {node.name}: it takes {accepts}, but no frame of these types reaches it ({before})")
     for frame_type in plan.inputs:
         if frame_type not in BY_THE_SESSION and not plan.targets(None, frame_type, declared=True):
@@ -236,8 +235,8 @@ def _check_heard(plan: Plan) -> None:
         made = [t for t in node.contract.yields if t.travels is Travels.DOWN and t not in TO_THE_SESSION]
         if not made or node in heard:
             continue
-        after = "; ".join(f"{other.name} takes {describe(other.contract.accepts)}" for other in plan.after(node))
-        raise PipelineError(f"nobody takes what {node.name} yields ({describe(made)}): {after or 'there is no node after it'}")
+        after = "; ".join(f"{other.name} takes {type_names(other.contract.accepts)}" for other in plan.after(node))
+        raise PipelineError(f"nobody takes what {node.name} yields ({type_names(made)}): {after or 'there is no node after it'}")
 
 
 def _conversions(plan: Plan) -> Iterator[Conversion]:

@@ -21,8 +21,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import EntryPoint, entry_points
 
-from voiceflow.errors import VoiceflowError
-from voiceflow.frames import describe
+from voiceflow.errors import VoiceflowError, type_names
 from voiceflow.processor import Processor
 
 __all__ = ["GROUP", "Plugin", "PluginError", "load", "main", "plugins"]
@@ -122,7 +121,7 @@ def _contract(plugin: Plugin) -> dict[str, str]:
     about = (inspect.getdoc(node) or "").partition("\n")[0]
     return {
         "about": about,
-        "takes": describe(node.contract.accepts),
-        "yields": describe(node.contract.yields),
+        "takes": type_names(node.contract.accepts),
+        "yields": type_names(node.contract.yields),
         "arguments": str(inspect.signature(node)),
     }

@@ -29,14 +29,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from voiceflow.errors import ContractError, SessionError
-from voiceflow.frames import AudioFormat, Frame, InterruptFrame, Lane, StartFrame, describe
+from voiceflow.frames import AudioFormat, Frame, InterruptFrame, Lane, StartFrame
 from voiceflow.pipeline import Pipeline
 
 if typing.TYPE_CHECKING:
     from voiceflow.interruption import Interruption
     from voiceflow.session import Session
 
-__all__ = ["Contract", "Processor", "describe_contract", "processor"]
+__all__ = ["Contract", "Processor", "processor"]
 
 T = TypeVar("T")
 
@@ -283,8 +283,3 @@ def _read_process(reader: _Reader) -> tuple[frozenset[type[Frame]], frozenset[ty
     yields = reader.frame_types(hints["return"], "process", output=True)
     streams = inspect.isasyncgenfunction(function)
     return accepts, yields, streams or inspect.iscoroutinefunction(function), streams
-
-
-def describe_contract(node: Processor) -> str:
-    """One line: what a node takes and yields."""
-    return f"{describe(node.contract.accepts)} -> {describe(node.contract.yields)}"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import voiceflow
 from voiceflow import frames
+from voiceflow.errors import type_names
 from voiceflow.frames import (
     AudioFormat,
     AudioFrame,
@@ -151,8 +152,8 @@ def test_formats_print_as_a_reader_wants_them() -> None:
 
 def test_described_types_are_sorted_and_none_is_said_in_words() -> None:
     """The same set of types always reads the same."""
-    assert frames.describe({TextFrame, AudioFrame}) == "AudioFrame | TextFrame"
-    assert frames.describe(()) == "nothing"
+    assert type_names({TextFrame, AudioFrame}) == "AudioFrame | TextFrame"
+    assert type_names(()) == "nothing"
 
 
 def test_every_frame_type_is_public() -> None:

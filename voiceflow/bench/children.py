@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import voiceflow
 
-__all__ = ["python"]
+__all__ = ["first_line", "python"]
 
 
 def python(*arguments: str, environment: Mapping[str, str] | None = None) -> str:
@@ -18,9 +19,34 @@ def python(*arguments: str, environment: Mapping[str, str] | None = None) -> str
 
     Raises RuntimeError with what it said on standard error if it failed.
     """
-    path = [str(Path(voiceflow.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **(environment or {})}
-    done = subprocess.run([sys.executable, "-P", *arguments], env=variables, capture_output=True, text=True, check=False)
+    done = subprocess.run(_command(arguments), env=_environment(environment), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(arguments)} failed with exit code {done.returncode}: {done.stderr.strip()[-2000:]}")
     return done.stdout
+
+
+def first_line(*arguments: str) -> str:
+    """The first line that this Python prints when run with ``arguments``; then it is killed, whatever it still has to put away.
+
+    Raises RuntimeError with what it said on standard error if it ended without one.
+    """
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        subprocess.Popen(_command(arguments), env=_environment(), stdout=subprocess.PIPE, stderr=said, text=True) as child,
+    ):
+        assert child.stdout is not None
+        line = child.stdout.readline()
+        child.kill()
+        if not line:
+            said.seek(0)
+            raise RuntimeError(f"{' '.join(arguments)} printed nothing: {said.read().strip()[-2000:]}")
+        return line
+
+
+def _command(arguments: tuple[str, ...]) -> list[str]:
+    return [sys.executable, "-P", *arguments]
+
+
+def _environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    path = [str(Path(voiceflow.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), **(more or {})}

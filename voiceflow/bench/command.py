@@ -9,7 +9,7 @@ import argparse
 import json
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from voiceflow.bench import hop, imports, interrupt, sessions, trial
 
@@ -42,28 +42,35 @@ MEANING = {
 def main(arguments: Sequence[str]) -> int:
     """Run one bench. 0, or 1 if the promise of the interrupt was broken or nothing could be measured."""
     options = _parser().parse_args(arguments)
+    figures: Mapping[str, float] = {}
+
+    def report(found: Mapping[str, float]) -> None:
+        nonlocal figures
+        figures = found
+        line = json.dumps({"bench": options.bench, **found, "python": platform.python_version()})
+        table = "\n".join(f"{value:>12}  {name:<22} {MEANING.get(name, '')}".rstrip() for name, value in found.items())
+        sys.stdout.write((line if options.json else table) + "\n")
+        sys.stdout.flush()
+
     try:
-        figures = _measure(options)
+        _measure(options, report)
     except RuntimeError as error:
         sys.stderr.write(f"voiceflow bench {options.bench}: {error}\n")
         return 1
-    if options.json:
-        sys.stdout.write(json.dumps({"bench": options.bench, **figures, "python": platform.python_version()}) + "\n")
-    else:
-        sys.stdout.write("".join(f"{value:>12}  {name:<22} {MEANING.get(name, '')}".rstrip() + "\n" for name, value in figures.items()))
     return 1 if figures.get("stale_frames") else 0
 
 
-def _measure(options: argparse.Namespace) -> Mapping[str, float]:
+def _measure(options: argparse.Namespace, report: Callable[[Mapping[str, float]], None]) -> None:
     if options.bench == "hop":
-        return hop.measure(frames=options.frames, repeats=options.repeats)
-    if options.bench == "interrupt":
-        return interrupt.measure(idle=options.idle, interrupts=options.interrupts, seed=options.seed)
-    if options.bench == "import":
-        return imports.measure(runs=options.runs)
-    if options.k is not None:
-        return trial.run_trial(options.k, seconds=options.seconds, bare=options.bare)
-    return sessions.measure(seconds=options.seconds, budget_s=options.budget, start=options.start)
+        report(hop.measure(frames=options.frames, repeats=options.repeats))
+    elif options.bench == "interrupt":
+        report(interrupt.measure(idle=options.idle, interrupts=options.interrupts, seed=options.seed))
+    elif options.bench == "import":
+        report(imports.measure(runs=options.runs))
+    elif options.k is not None:
+        trial.run_trial(options.k, report, seconds=options.seconds, bare=options.bare)
+    else:
+        report(sessions.measure(seconds=options.seconds, budget_s=options.budget, start=options.start))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -80,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--k", type=_positive, metavar="N", help="one trial with so many sessions in this process, instead of the search")
     verb.add_argument("--bare", action="store_true", help="with --k: ten bare calls in place of each session")
     verb.add_argument("--seconds", type=float, default=3.0, metavar="S", help="of each trial (default: %(default)s)")
-    verb.add_argument("--budget", type=float, default=150.0, metavar="S", help="for the whole search (default: %(default)s)")
+    verb.add_argument("--budget", type=float, default=160.0, metavar="S", help="for the whole search (default: %(default)s)")
     verb.add_argument("--start", type=_positive, default=1000, metavar="N", help="where the search begins (default: %(default)s)")
     verb = verbs.add_parser("import", help="what `import voiceflow` costs over a bare interpreter")
     verb.add_argument("--runs", type=_positive, default=21, metavar="N", help="pairs of interpreters (default: %(default)s)")
