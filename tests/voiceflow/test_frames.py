@@ -139,7 +139,7 @@ EXAMPLES: list[Frame] = [
 @pytest.mark.parametrize("frame", EXAMPLES, ids=lambda f: type(f).__name__)
 def test_the_wire_form_carries_type_and_all_fields(frame: Frame) -> None:
     """MessagePack there and back is the same frame, with its epoch."""
-    wire = frames.encode(frame)
+    wire = msgspec.msgpack.encode(frame)
     assert msgspec.msgpack.decode(wire, type=type(frame)) == frame
     assert msgspec.msgpack.decode(wire)["type"] == type(frame).__name__
 

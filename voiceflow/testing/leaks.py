@@ -34,15 +34,17 @@ async def no_leaks(*, threads: bool = True, descriptors: bool = True) -> AsyncIt
     descriptors_before = set(_descriptors().items())
     yield
     await asyncio.sleep(0)  # let done tasks be forgotten
-    gc.collect()
-    left = [f"task {task.get_name()!r}" for task in asyncio.all_tasks() - tasks_before]
-    if threads:
-        left += [f"thread {thread.name!r}" for thread in set(threading.enumerate()) - threads_before]
-    if descriptors:
-        left += [
-            f"descriptor {number} ({what})"
-            for number, what in set(_descriptors().items()) - descriptors_before
-            if "pipe" in what or "socket" in what
-        ]
-    if left:
-        raise AssertionError(f"left behind: {', '.join(sorted(left))}")
+
+    def left_behind() -> list[str]:
+        left = [f"task {task.get_name()!r}" for task in asyncio.all_tasks() - tasks_before]
+        if threads:
+            left += [f"thread {thread.name!r}" for thread in set(threading.enumerate()) - threads_before]
+        if descriptors:
+            opened = set(_descriptors().items()) - descriptors_before
+            left += [f"descriptor {number} ({what})" for number, what in opened if "pipe" in what or "socket" in what]
+        return left
+
+    if left_behind():
+        gc.collect()  # what only a cycle of references keeps is no leak; collecting each time would cost more than most tests
+        if left := left_behind():
+            raise AssertionError(f"left behind: {', '.join(sorted(left))}")
