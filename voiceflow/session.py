@@ -191,11 +191,11 @@ class Session:
 
     def hold(self, why: str = "") -> None:
         """Hold the playout, with a fade, until :meth:`resume` or an interrupt."""
-        self._give_everyone(HoldFrame(why=why))
+        self._tell_sinks(HoldFrame(why=why))
 
     def resume(self, why: str = "") -> None:
         """Go on from the start of the word that a hold cut."""
-        self._give_everyone(ResumeFrame(why=why))
+        self._tell_sinks(ResumeFrame(why=why))
 
     def interrupt(self, reason: str = "") -> Interruption:
         """Stop all that the agent is doing, now. Synchronous; call it on the loop's own thread.
@@ -392,11 +392,12 @@ class Session:
                 hop.workers[lane] = Worker(self, self._flow, hop, lane, box)
         return hop
 
-    def _give_everyone(self, frame: Frame) -> None:
+    def _tell_sinks(self, frame: Frame) -> None:
+        """Send a frame the way the application's go, whether or not it is one of the inputs: each sink gets it once."""
         if self._state not in ("running", "ending"):
             raise SessionError(f"the session is {self._state}: nothing is being said")
-        for hop in reversed(list(self._flow.router.hops.values())):
-            self._life.give(hop, frame)
+        for way in self._flow.router.ways(None, "application", type(frame)):
+            self._flow.deliver(way, stamp(frame, self._flow.epoch))
 
     async def _at_rest(self) -> None:
         """Wait until nobody has anything of the agent's in hand: nothing in its lane, no reply under way."""

@@ -13,6 +13,7 @@ from voiceflow import (
     AudioFormat,
     EndFrame,
     Frame,
+    HoldFrame,
     InputAudioFrame,
     Interruption,
     NodeError,
@@ -20,6 +21,7 @@ from voiceflow import (
     Pipeline,
     PipelineError,
     Processor,
+    ResumeFrame,
     SayFrame,
     SentenceFrame,
     Session,
@@ -613,3 +615,24 @@ async def test_replacing_many_times_grows_nothing() -> None:
         assert (len(asyncio.all_tasks()), len(session.inboxes())) == (tasks, inboxes)
         session.send_nowait(TextFrame("x"))
     assert sink.texts == ["x59"]
+
+
+async def test_a_hold_reaches_each_sink_once_whatever_stands_before_it() -> None:
+    """Also through a node that takes and hands on everything, and past nodes that take none of it."""
+
+    class Everything(Processor):
+        def process(self, frame: Frame) -> Frame:
+            return frame
+
+    class Mouth(Processor):
+        def __init__(self) -> None:
+            self.got: list[str] = []
+
+        async def process(self, frame: TextFrame | HoldFrame | ResumeFrame) -> None:
+            self.got.append(type(frame).__name__)
+
+    near, far = Mouth(), Mouth()
+    async with Session(Pipeline([Everything() >> near, far]), inputs=[TextFrame]) as session:
+        session.hold("wait")
+        session.resume()
+    assert near.got == far.got == ["HoldFrame", "ResumeFrame"]
