@@ -102,6 +102,13 @@ class TestTheCaller:
         write_wav(path, 8000, 1, 1, bytes(100))
         with pytest.raises(ValueError, match=r"a\.wav: 8-bit samples"):
             read_wav(path)
+        write_wav(path, 8000, 4, 2, bytes(800))
+        with pytest.raises(ValueError, match="4 channels"):
+            read_wav(path)
+        for junk in (b"", b"no WAV at all"):
+            path.write_bytes(junk)
+            with pytest.raises(ValueError, match=r"a\.wav is not a WAV file"):
+                read_wav(path)
 
 
 def write_wav(path: Path, rate: int, channels: int, width: int, data: bytes) -> None:

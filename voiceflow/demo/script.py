@@ -58,12 +58,18 @@ def load_line(line: Line) -> npt.NDArray[np.int16]:
 
 
 def read_wav(path: Path) -> npt.NDArray[np.int16]:
-    """A 16-bit WAV file of any rate, mono or stereo, as int16 at 16 kHz mono. Raises ValueError for other sample widths."""
-    with wave.open(str(path), "rb") as file:
-        if file.getsampwidth() != 2:
-            raise ValueError(f"{path}: {8 * file.getsampwidth()}-bit samples; the demo reads 16-bit WAV files")
-        rate, channels = file.getframerate(), file.getnchannels()
-        pcm = mix(file.readframes(file.getnframes()), channels, 1)
+    """A 16-bit WAV file of any rate, mono or stereo, as int16 at 16 kHz mono. Raises ValueError for anything else."""
+    try:
+        with wave.open(str(path), "rb") as file:
+            rate, channels, width = file.getframerate(), file.getnchannels(), file.getsampwidth()
+            data = file.readframes(file.getnframes())
+    except (wave.Error, EOFError) as error:
+        raise ValueError(f"{path} is not a WAV file of integer samples: {error or 'it is empty'}") from error
+    if width != 2:
+        raise ValueError(f"{path}: {8 * width}-bit samples; the demo reads 16-bit WAV files")
+    if channels > 2:
+        raise ValueError(f"{path}: {channels} channels; the demo reads mono and stereo")
+    pcm = mix(data, channels, 1)
     return np.frombuffer(resample(pcm, rate, RATE), "<i2")
 
 
