@@ -20,9 +20,10 @@ from voiceflow.frames import AudioFormat
 
 try:
     import pyaudio  # type: ignore[import-untyped]  # it has no annotations
-except ImportError as missing:
-    raise ImportError(
-        "sound devices need PyAudio: install the extra 'device' (it is built against PortAudio: apt-get install portaudio19-dev)"
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        "sound devices need PyAudio: install the extra 'device' (it is built against PortAudio: apt-get install portaudio19-dev)",
+        name="pyaudio",
     ) from missing
 
 __all__ = ["Device", "DeviceError", "Stream", "devices", "find"]
