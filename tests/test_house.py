@@ -148,7 +148,7 @@ def test_all_lists_what_is_public(path: Path) -> None:
     try:
         module = importlib.import_module(_name(path))
     except ModuleNotFoundError as error:
-        pytest.skip(f"pip install -e '.[dev]': {error.name} is not here")
+        pytest.skip(f"pip install -e '.[dev,device]': {error.name} is not here")
     assert [name for name in listed if not hasattr(module, name)] == []
 
 

@@ -19,7 +19,7 @@ from voiceflow.errors import VoiceflowError
 from voiceflow.frames import AudioFormat
 
 try:
-    import pyaudio  # type: ignore[import-untyped]  # it has no annotations
+    import pyaudio
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
         "sound devices need PyAudio: install the extra 'device' (it is built against PortAudio: apt-get install portaudio19-dev)",

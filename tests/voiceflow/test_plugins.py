@@ -137,5 +137,5 @@ def test_voiceflows_own_nodes_come_through_the_same_door() -> None:
         except PluginError as error:
             if "is not installed" not in str(error):
                 raise
-            pytest.skip(f"pip install -e '.[dev]': {error}")
+            pytest.skip(f"pip install -e '.[dev,device]': {error}")
         assert node.__module__ == target.partition(":")[0]
