@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import inspect
 import os
+import signal
 from collections.abc import Generator
 
 import pytest
 
 from voiceflow.testing import VirtualClockLoop, no_leaks, run_virtual
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell's background job ignores Ctrl-C and hands that down; some tests press it in programs of their own.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
