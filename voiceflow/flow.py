@@ -53,6 +53,9 @@ class Steward(Protocol):
 class Flow:
     """The running graph, without its tasks."""
 
+    # With thousands of sessions a frame costs the memory it touches more than the steps it takes, so it has no dict.
+    __slots__ = ("_is_open", "_kept", "_steward", "_watched", "deliver", "epoch", "inline_s", "pressed", "refused", "router")
+
     def __init__(self, plan: Plan, steward: Steward) -> None:
         self.epoch = 0
         self.refused = 0
@@ -74,7 +77,7 @@ class Flow:
     def _deliver(self, route: Route, frame: Frame) -> None:
         """Take `frame` along `route` and on through every instant node behind it, as far as it goes."""
         while True:
-            straight, hops = route
+            straight = route[0]  # whose they are is only touched when it is asked
             epoch = self.epoch
             process, out = straight[0], None
             try:
@@ -89,11 +92,11 @@ class Flow:
                         if out is not frame:
                             break
             except (Exception, CancelledError) as error:  # noqa: BLE001 - any bug of an author's is reported with the node's name
-                self._steward._node_failed(hops[straight.index(process)], frame, error)
+                self._steward._node_failed(route[1][straight.index(process)], frame, error)
                 return
             if out is None:
                 return
-            hop = hops[straight.index(process)]
+            hop = route[1][straight.index(process)]
             if not isinstance(out, Frame):
                 self._spread(hop, frame, out)
                 return

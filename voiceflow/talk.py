@@ -57,7 +57,7 @@ async def _talk(make: Callable[[], Session], seconds: float | None) -> int:
     await asyncio.sleep(0)
     await session.started()
     if session.state == "running":
-        print("Speak. Ctrl-C hangs up.")
+        print("Speak. Ctrl-C hangs up.", flush=True)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(asyncio.shield(call), seconds)
     session.cancel()
@@ -69,10 +69,10 @@ def _caption(frame: Frame, source: str, target: str) -> None:
     if isinstance(frame, TranscriptFrame) and not frame.final:
         print(f"\r\x1b[K  you:   {frame.text} ...", end="", flush=True)
     elif isinstance(frame, TurnEnded):
-        print(f"\r\x1b[K  you:   {frame.text}")
+        print(f"\r\x1b[K  you:   {frame.text}", flush=True)
     elif isinstance(frame, PlaybackStopped) and source.startswith("Device"):
         _print_heard(frame.heard)
 
 
 def _print_heard(heard: Heard) -> None:
-    print(f"\r\x1b[K  agent: {heard.text}{'' if heard.complete else ' ...'}")
+    print(f"\r\x1b[K  agent: {heard.text}{'' if heard.complete else ' ...'}", flush=True)

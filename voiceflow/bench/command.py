@@ -87,8 +87,8 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--k", type=_positive, metavar="N", help="one trial with so many sessions in this process, instead of the search")
     verb.add_argument("--bare", action="store_true", help="with --k: ten bare calls in place of each session")
     verb.add_argument("--seconds", type=float, default=3.0, metavar="S", help="of each trial (default: %(default)s)")
-    verb.add_argument("--budget", type=float, default=160.0, metavar="S", help="for the whole search (default: %(default)s)")
-    verb.add_argument("--start", type=_positive, default=1000, metavar="N", help="where the search begins (default: %(default)s)")
+    verb.add_argument("--budget", type=float, default=170.0, metavar="S", help="for the whole search (default: %(default)s)")
+    verb.add_argument("--start", type=_positive, default=2000, metavar="N", help="where the search begins (default: %(default)s)")
     verb = verbs.add_parser("import", help="what `import voiceflow` costs over a bare interpreter")
     verb.add_argument("--runs", type=_positive, default=21, metavar="N", help="pairs of interpreters (default: %(default)s)")
     for verb in verbs.choices.values():
