@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from voiceflow.frames import ContextFrame, Heard, InterruptFrame, Message, PlaybackStopped, TurnEnded
+from voiceflow.frames import ContextFrame, Heard, InterruptFrame, PlaybackStopped, TurnEnded
+from voiceflow.messages import Message
 from voiceflow.processor import Processor
 from voiceflow.processors.marks import spoken_words
 

@@ -25,8 +25,9 @@ import xllamacpp  # type: ignore[import-untyped]  # it ships no annotations; Lla
 
 from voiceflow import models
 from voiceflow.errors import ModelError
-from voiceflow.frames import ContextFrame, LLMEnded, LLMStarted, LLMTextFrame, Message
+from voiceflow.frames import ContextFrame, LLMEnded, LLMStarted, LLMTextFrame
 from voiceflow.interruption import Interruption
+from voiceflow.messages import Message
 from voiceflow.processor import Processor
 from voiceflow.processors.once import once_per_process
 

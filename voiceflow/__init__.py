@@ -6,6 +6,7 @@ from voiceflow import frames
 from voiceflow.errors import ContractError, ModelError, NodeError, PipelineError, SessionError, VoiceflowError
 from voiceflow.frames import *  # noqa: F403 - the frames are the vocabulary; their own __all__ says which
 from voiceflow.interruption import Interruption
+from voiceflow.messages import AudioClip, Image, Message, ToolCall
 from voiceflow.pipeline import Pipeline
 from voiceflow.processor import Processor, processor
 from voiceflow.session import NodeState, Session, SessionOptions
@@ -13,8 +14,11 @@ from voiceflow.session import NodeState, Session, SessionOptions
 __version__ = "0.1.0"
 
 __all__ = [
+    "AudioClip",
     "ContractError",
+    "Image",
     "Interruption",
+    "Message",
     "ModelError",
     "NodeError",
     "NodeState",
@@ -24,6 +28,7 @@ __all__ = [
     "Session",
     "SessionError",
     "SessionOptions",
+    "ToolCall",
     "VoiceflowError",
     "processor",
 ]

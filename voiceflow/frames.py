@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from voiceflow.messages import Message, ToolCall
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -29,10 +31,13 @@ if TYPE_CHECKING:
 __all__ = [
     "AudioFormat",
     "AudioFrame",
+    "CallerIdle",
     "ContextFrame",
     "ControlFrame",
     "EndFrame",
     "ErrorFrame",
+    "FloorReleased",
+    "FloorTaken",
     "Frame",
     "Heard",
     "HoldFrame",
@@ -41,8 +46,8 @@ __all__ = [
     "LLMEnded",
     "LLMStarted",
     "LLMTextFrame",
+    "LLMUsage",
     "Lane",
-    "Message",
     "OutputAudioFrame",
     "PlaybackStarted",
     "PlaybackStopped",
@@ -53,6 +58,9 @@ __all__ = [
     "SpeechStopped",
     "StartFrame",
     "TextFrame",
+    "ToolCallFrame",
+    "ToolResultFrame",
+    "ToolStarted",
     "TranscriptFrame",
     "Travels",
     "TurnEnded",
@@ -60,6 +68,7 @@ __all__ = [
     "TurnStarted",
     "UtteranceEnded",
     "Word",
+    "WordsHeard",
     "replace",
 ]
 
@@ -180,7 +189,8 @@ class TextFrame(Frame, frozen=True):
 class TranscriptFrame(TextFrame, frozen=True):
     """What the caller said, as far as it is known.
 
-    ``stable``: how many leading words will not change any more (all of them when ``final``).
+    ``stable``: how many leading words will not change any more (all of them when ``final``). ``endpoint``: the
+    recogniser holds that the caller has finished.
     """
 
     lane = Lane.USER
@@ -188,6 +198,7 @@ class TranscriptFrame(TextFrame, frozen=True):
     final: bool = True
     confidence: float | None = None
     stable: int = 0
+    endpoint: bool = False
 
 
 class LLMTextFrame(TextFrame, frozen=True):
@@ -227,19 +238,35 @@ class EndFrame(ControlFrame, frozen=True):
 
 
 class SpeechStarted(ControlFrame, frozen=True):
-    """The caller's voice began at ``at``; ``probability`` is the detector's."""
+    """The caller's voice began at ``at``; ``probability`` is the detector's, ``level_db`` its level in dB of full scale."""
 
     lane = Lane.USER
     at: float = 0.0
     probability: float = 1.0
+    level_db: float | None = None
 
 
 class SpeechStopped(ControlFrame, frozen=True):
-    """The caller's voice ended at ``at``, ``silence`` seconds ago."""
+    """The caller's voice ended at ``at``, ``silence`` seconds ago; ``level_db``: of the whole stretch."""
 
     lane = Lane.USER
     at: float = 0.0
     silence: float = 0.0
+    level_db: float | None = None
+
+
+class FloorTaken(ControlFrame, frozen=True):
+    """From outside: it is the caller's turn now. A button is pressed, or a recogniser that takes turns itself says so."""
+
+    lane = Lane.USER
+    why: str = ""
+
+
+class FloorReleased(ControlFrame, frozen=True):
+    """From outside: the caller is done."""
+
+    lane = Lane.USER
+    why: str = ""
 
 
 class TurnStarted(ControlFrame, frozen=True):
@@ -250,12 +277,24 @@ class TurnStarted(ControlFrame, frozen=True):
 
 
 class TurnEnded(ControlFrame, frozen=True):
-    """The caller is done; ``text`` is all they said that has not been answered. ``speech_ended`` is when their voice stopped."""
+    """The caller is done; ``text`` is all they said that has not been answered. ``speech_ended`` is when their voice stopped.
+
+    ``continues``: the turn before was taken up again, and this text stands in place of its text.
+    """
 
     lane = Lane.USER
     text: str = ""
     why: str = ""
     speech_ended: float = 0.0
+    continues: bool = False
+
+
+class CallerIdle(ControlFrame, frozen=True):
+    """Nobody has spoken for ``idle_s`` seconds, for the ``count``-th time since the caller last did."""
+
+    lane = Lane.USER
+    idle_s: float = 0.0
+    count: int = 1
 
 
 class TurnScored(ControlFrame, frozen=True):
@@ -264,14 +303,6 @@ class TurnScored(ControlFrame, frozen=True):
     lane = Lane.USER
     probability: float
     at: float = 0.0
-
-
-class Message(msgspec.Struct, frozen=True):
-    """One entry of a conversation. ``interrupted``: the text ends where the caller stopped hearing it."""
-
-    role: str
-    text: str
-    interrupted: bool = False
 
 
 class ContextFrame(ControlFrame, frozen=True):
@@ -293,6 +324,40 @@ class LLMEnded(ControlFrame, frozen=True):
     """The reply's text is complete."""
 
     lane = Lane.AGENT
+    utterance: int = 0
+
+
+class LLMUsage(ControlFrame, frozen=True):
+    """What a reply cost, in the model's own tokens."""
+
+    travels = Travels.UP
+    utterance: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class ToolCallFrame(ControlFrame, frozen=True):
+    """The reply wants a tool to run."""
+
+    lane = Lane.AGENT
+    call: ToolCall
+    utterance: int = 0
+
+
+class ToolStarted(ControlFrame, frozen=True):
+    """The tool runs: its call will get a result, whatever happens to the reply."""
+
+    travels = Travels.UP
+    call: ToolCall
+    utterance: int = 0
+
+
+class ToolResultFrame(ControlFrame, frozen=True):
+    """The one result of a call, as the text that the model will read."""
+
+    travels = Travels.UP
+    call: ToolCall
+    text: str
     utterance: int = 0
 
 
@@ -333,6 +398,15 @@ class PlaybackStarted(ControlFrame, frozen=True):
     """The first sound of an utterance reached the ear at ``at``."""
 
     travels = Travels.UP
+    utterance: int = 0
+    at: float = 0.0
+
+
+class WordsHeard(ControlFrame, frozen=True):
+    """These words of an utterance have just reached the ear, at ``at``."""
+
+    travels = Travels.UP
+    text: str
     utterance: int = 0
     at: float = 0.0
 

@@ -15,7 +15,8 @@ import pytest
 
 pytest.importorskip("xllamacpp", reason="pip install xllamacpp")
 
-from voiceflow.frames import ContextFrame, ErrorFrame, Frame, InterruptFrame, LLMEnded, LLMStarted, LLMTextFrame, Message
+from voiceflow.frames import ContextFrame, ErrorFrame, Frame, InterruptFrame, LLMEnded, LLMStarted, LLMTextFrame
+from voiceflow.messages import Message
 from voiceflow.pipeline import Pipeline
 from voiceflow.processor import Processor
 from voiceflow.processors import llm_xllamacpp
@@ -337,7 +338,8 @@ def test_the_process_can_end_in_the_middle_of_a_reply(model: Callable[[str], Pat
     """A program that leaves its loop while the model writes exits with its own status, not with an abort."""
     program = f"""
         import asyncio
-        from voiceflow.frames import ContextFrame, LLMTextFrame, Message
+        from voiceflow.frames import (ContextFrame, LLMTextFrame)
+from voiceflow.messages import Message
         from voiceflow.pipeline import Pipeline
         from voiceflow.processor import processor
         from voiceflow.processors.llm_xllamacpp import LlamaLLM, LlamaOptions

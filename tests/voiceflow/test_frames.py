@@ -25,7 +25,6 @@ from voiceflow.frames import (
     LLMEnded,
     LLMStarted,
     LLMTextFrame,
-    Message,
     OutputAudioFrame,
     PlaybackStarted,
     PlaybackStopped,
@@ -44,6 +43,7 @@ from voiceflow.frames import (
     Word,
     replace,
 )
+from voiceflow.messages import Message
 
 
 def every_type(root: type[Frame] = Frame) -> set[type[Frame]]:

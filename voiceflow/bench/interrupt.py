@@ -15,18 +15,9 @@ from time import perf_counter_ns
 
 from voiceflow.bench.figures import median, percentile
 from voiceflow.bench.nodes import chain
-from voiceflow.frames import (
-    ContextFrame,
-    LLMEnded,
-    LLMStarted,
-    LLMTextFrame,
-    Message,
-    OutputAudioFrame,
-    SentenceFrame,
-    TextFrame,
-    UtteranceEnded,
-)
+from voiceflow.frames import ContextFrame, LLMEnded, LLMStarted, LLMTextFrame, OutputAudioFrame, SentenceFrame, TextFrame, UtteranceEnded
 from voiceflow.interruption import Interruption
+from voiceflow.messages import Message
 from voiceflow.processor import Processor
 from voiceflow.session import Session
 from voiceflow.testing import Latency, ScriptedLLM, ScriptedTTS, labels

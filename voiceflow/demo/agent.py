@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from voiceflow.frames import Message
+from voiceflow.messages import Message
 from voiceflow.pipeline import Pipeline
 from voiceflow.processor import Processor
 from voiceflow.processors.context import Context

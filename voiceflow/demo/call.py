@@ -13,8 +13,9 @@ from voiceflow.demo.agent import agent
 from voiceflow.demo.journal import Journal
 from voiceflow.demo.recording import Recording
 from voiceflow.demo.script import RATE, Caller
-from voiceflow.frames import AudioFormat, Frame, InputAudioFrame, Message, PlaybackStarted, PlaybackStopped
+from voiceflow.frames import AudioFormat, Frame, InputAudioFrame, PlaybackStarted, PlaybackStopped
 from voiceflow.interruption import Interruption
+from voiceflow.messages import Message
 from voiceflow.processor import Processor
 from voiceflow.processors.context import Context
 from voiceflow.session import Session

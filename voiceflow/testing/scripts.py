@@ -20,7 +20,6 @@ from voiceflow.frames import (
     LLMEnded,
     LLMStarted,
     LLMTextFrame,
-    Message,
     OutputAudioFrame,
     SentenceFrame,
     SpeechStarted,
@@ -29,6 +28,7 @@ from voiceflow.frames import (
     UtteranceEnded,
     Word,
 )
+from voiceflow.messages import Message
 from voiceflow.processor import Processor
 
 __all__ = [
