@@ -338,8 +338,8 @@ def test_the_process_can_end_in_the_middle_of_a_reply(model: Callable[[str], Pat
     """A program that leaves its loop while the model writes exits with its own status, not with an abort."""
     program = f"""
         import asyncio
-        from voiceflow.frames import (ContextFrame, LLMTextFrame)
-from voiceflow.messages import Message
+        from voiceflow.frames import ContextFrame, LLMTextFrame
+        from voiceflow.messages import Message
         from voiceflow.pipeline import Pipeline
         from voiceflow.processor import processor
         from voiceflow.processors.llm_xllamacpp import LlamaLLM, LlamaOptions

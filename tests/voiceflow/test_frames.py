@@ -14,9 +14,12 @@ from voiceflow.errors import type_names
 from voiceflow.frames import (
     AudioFormat,
     AudioFrame,
+    CallerIdle,
     ContextFrame,
     EndFrame,
     ErrorFrame,
+    FloorReleased,
+    FloorTaken,
     Frame,
     Heard,
     InputAudioFrame,
@@ -25,6 +28,7 @@ from voiceflow.frames import (
     LLMEnded,
     LLMStarted,
     LLMTextFrame,
+    LLMUsage,
     OutputAudioFrame,
     PlaybackStarted,
     PlaybackStopped,
@@ -34,6 +38,9 @@ from voiceflow.frames import (
     SpeechStopped,
     StartFrame,
     TextFrame,
+    ToolCallFrame,
+    ToolResultFrame,
+    ToolStarted,
     TranscriptFrame,
     Travels,
     TurnEnded,
@@ -41,6 +48,7 @@ from voiceflow.frames import (
     TurnStarted,
     UtteranceEnded,
     Word,
+    WordsHeard,
     replace,
 )
 from voiceflow.messages import Message
@@ -62,10 +70,24 @@ def test_a_frame_cannot_be_changed() -> None:
 @pytest.mark.parametrize(
     ("lane", "types"),
     [
-        (Lane.USER, {InputAudioFrame, TranscriptFrame, SpeechStarted, SpeechStopped, TurnStarted, TurnEnded, TurnScored}),
+        (
+            Lane.USER,
+            {
+                InputAudioFrame,
+                TranscriptFrame,
+                SpeechStarted,
+                SpeechStopped,
+                TurnStarted,
+                TurnEnded,
+                TurnScored,
+                FloorTaken,
+                FloorReleased,
+                CallerIdle,
+            },
+        ),
         (
             Lane.AGENT,
-            {OutputAudioFrame, LLMTextFrame, SentenceFrame, SayFrame, ContextFrame, LLMStarted, LLMEnded, UtteranceEnded},
+            {OutputAudioFrame, LLMTextFrame, SentenceFrame, SayFrame, ContextFrame, LLMStarted, LLMEnded, UtteranceEnded, ToolCallFrame},
         ),
     ],
 )
@@ -76,7 +98,15 @@ def test_each_type_lies_in_the_lane_of_whoever_does_it(lane: Lane, types: set[ty
 
 def test_reports_travel_up_and_all_else_down() -> None:
     """Playback and errors go against the arrows."""
-    assert {t for t in every_type() if t.travels is Travels.UP} == {PlaybackStarted, PlaybackStopped, ErrorFrame}
+    assert {t for t in every_type() if t.travels is Travels.UP} == {
+        PlaybackStarted,
+        PlaybackStopped,
+        WordsHeard,
+        ErrorFrame,
+        LLMUsage,
+        ToolStarted,
+        ToolResultFrame,
+    }
 
 
 def test_only_the_callers_sound_is_live() -> None:
