@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 
-from voiceflow.frames import AudioFormat, InputAudioFrame, PlaybackStarted, PlaybackStopped
+from voiceflow.frames import AudioFormat, InputAudioFrame, PlaybackStarted, PlaybackStopped, WordsHeard
 from voiceflow.playout.ear import DelayClock
 from voiceflow.processor import Processor
 from voiceflow.transports.portaudio import Device, DeviceError, Stream, devices, find
@@ -112,7 +112,7 @@ class DeviceOut(Speaker):
         """Close it."""
         await self._stream.stop(self.run_blocking)
 
-    async def run(self) -> AsyncIterator[PlaybackStarted | PlaybackStopped]:
+    async def run(self) -> AsyncIterator[PlaybackStarted | WordsHeard | PlaybackStopped]:
         """Report what the ear comes past."""
         while True:
             for event in self._news():

@@ -11,7 +11,16 @@ from collections.abc import AsyncIterator, Sequence
 
 from voiceflow.apps import AppError, load_app
 from voiceflow.errors import VoiceflowError
-from voiceflow.frames import HoldFrame, InputAudioFrame, OutputAudioFrame, PlaybackStarted, PlaybackStopped, ResumeFrame, UtteranceEnded
+from voiceflow.frames import (
+    HoldFrame,
+    InputAudioFrame,
+    OutputAudioFrame,
+    PlaybackStarted,
+    PlaybackStopped,
+    ResumeFrame,
+    UtteranceEnded,
+    WordsHeard,
+)
 from voiceflow.pipeline import Pipeline
 from voiceflow.processor import Processor
 
@@ -36,7 +45,7 @@ class _Loudspeaker(Processor):
     async def process(self, frame: OutputAudioFrame | UtteranceEnded | HoldFrame | ResumeFrame) -> None:
         """Never called."""
 
-    async def run(self) -> AsyncIterator[PlaybackStarted | PlaybackStopped]:
+    async def run(self) -> AsyncIterator[PlaybackStarted | WordsHeard | PlaybackStopped]:
         """Never called."""
         yield PlaybackStarted()  # makes it a generator
 

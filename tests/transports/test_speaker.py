@@ -242,7 +242,7 @@ def test_an_interrupt_is_silent_at_once_and_knows_what_was_heard():
         UtteranceEnded(utterance=2),
     )
     after = [pcm for at, pcm in out.blocks if at >= 0.255]
-    assert set(np.concatenate(after)) == {0, 2}
+    assert set(np.concatenate(after)) - {0} == {2}
     assert records[0].heard == [Heard(1, "one two three", False)]
     assert [type(r).__name__ for r in voice.reports] == ["PlaybackStarted", "PlaybackStarted", "PlaybackStopped"]
     assert voice.reports[-1].heard == Heard(2, "five", True)

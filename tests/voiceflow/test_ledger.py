@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voiceflow.frames import Heard, PlaybackStarted, PlaybackStopped, Word
+from voiceflow.frames import Heard, PlaybackStarted, PlaybackStopped, Word, WordsHeard
 from voiceflow.playout.ear import DelayClock, ReportClock
 from voiceflow.playout.ledger import Ledger
 
@@ -46,6 +46,7 @@ def test_an_utterance_is_its_start_its_words_and_its_end():
     it.advance(5.0)
     assert it.events == [
         PlaybackStarted(utterance=7, at=pytest.approx(1.1)),
+        WordsHeard(text="w0 w100", utterance=7, at=pytest.approx(1.25)),
         PlaybackStopped(heard=Heard(7, "w0 w100", True), at=pytest.approx(1.3)),
     ]
     assert it.idle

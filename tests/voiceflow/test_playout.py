@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voiceflow.frames import AudioFormat, Heard, OutputAudioFrame, PlaybackStarted, PlaybackStopped, Word
+from voiceflow.frames import AudioFormat, Heard, OutputAudioFrame, PlaybackStarted, PlaybackStopped, Word, WordsHeard
 from voiceflow.playout.buffer import Playout
 from voiceflow.playout.ear import DelayClock, EarClock, InstantClock, ReportClock
 from voiceflow.playout.refill import PlayoutOptions
@@ -46,12 +46,15 @@ class Ear:
     epoch: int = 0
     blocks: list[np.ndarray] = field(default_factory=list)
     events: list = field(default_factory=list)
+    """All but the words."""
+    words: list[WordsHeard] = field(default_factory=list)
 
     def hear(self, blocks=1, samples=BLOCK):
         for _ in range(blocks):
             pcm = self.playout.pull(samples, self.now, self.epoch)
             self.blocks.append(np.frombuffer(pcm, "<i2").reshape(-1, self.playout.format.channels))
-            self.events += self.playout.events()
+            for event in self.playout.events():
+                (self.words if isinstance(event, WordsHeard) else self.events).append(event)
             self.now += samples / RATE
         return np.concatenate(self.blocks[-blocks:])[:, 0] if blocks else None
 
@@ -457,7 +460,72 @@ def test_a_replay_cannot_bring_back_an_older_epoch():
     assert not it.hear(10).any()
 
 
+def test_a_hold_behind_a_word_that_ends_after_its_sound_says_nothing_again():
+    """A voice that states an end of its last word beyond the sound: when all was heard, a hold and a resume do nothing."""
+    it = ear(BARE)
+    it.playout.push(level(100, words=[Word("long", 0.0, 0.3)]))
+    it.playout.end(1)
+    it.drain()
+    it.playout.hold(it.now)
+    it.hear()
+    it.playout.resume(it.now)
+    assert not it.hear(20).any()
+    assert it.stopped == [Heard(1, "long", True)]
+
+
+def test_sound_that_sets_on_again_after_a_hold_in_a_gap_fades_in():
+    """Held when the queue has just run empty, the rest comes up with a fade, and a new utterance comes whole."""
+    it = ear()
+    it.playout.push(level(20))
+    it.hear(1)
+    it.playout.hold(it.now)
+    it.hear(3)
+    it.playout.push(level(200))
+    it.playout.resume(it.now)
+    it.hear(9)
+    again = it.pcm[3 * BLOCK :]
+    assert 0 < again[np.flatnonzero(again)[0]] < 100
+    other = ear()
+    other.playout.push(level(20))
+    other.hear(1)
+    other.playout.hold(other.now)
+    other.hear(3)
+    other.playout.push(level(200, utterance=2))
+    other.playout.resume(other.now)
+    assert (other.hear(3) == 1000).all()
+
+
 # ------------------------------------------------------------------------------------------- what was heard
+
+
+def test_words_are_reported_once_as_they_are_heard():
+    """Each word is told when the ear has had 50 ms of it, those of one look together, a word said again not again."""
+    it = ear()
+    it.playout.push(spoken(["one", "two", "three", "four"], ms=100))
+    it.playout.push(spoken(["", "five"], ms=10))
+    it.playout.end(1)
+    it.hear(8)
+    assert [(w.text, w.at) for w in it.words] == [("one", pytest.approx(0.05))]
+    it.playout.hold(it.now)
+    it.hear(3)
+    assert [w.text for w in it.words] == ["one", "two"], "the rest of the block before the hold was heard"
+    it.playout.resume(it.now)
+    it.hear(1, 6000)
+    it.drain()
+    assert [w.text for w in it.words] == ["one", "two", "three four", "five"]
+    assert it.stopped == [Heard(1, "one two three four five", True)]
+
+
+def test_words_stand_between_their_start_and_their_stop():
+    """Start, words, stop; and so for the next utterance, also when all is found out in one look."""
+    playout = Playout(MONO, BARE)
+    for number in (1, 2):
+        playout.push(spoken(["a", "b"], ms=100, utterance=number))
+        playout.end(number)
+    playout.pull(9600, 0.0, 0)
+    playout.look(1.0)
+    told = [(type(e).__name__, e.heard.utterance if isinstance(e, PlaybackStopped) else e.utterance) for e in playout.events()]
+    assert told == [(kind, n) for n in (1, 2) for kind in ("PlaybackStarted", "WordsHeard", "PlaybackStopped")]
 
 
 def test_an_utterance_starts_and_stops_once_with_all_its_words():
@@ -647,8 +715,9 @@ class TestReports:
         assert it.playout.clear(it.now) == (Heard(1, "one two three", False, estimated=True),)
 
     def test_an_old_report_makes_an_estimate(self):
-        """A report older than a second is no proof any more."""
+        """A report older than ``fresh_s`` is no proof any more."""
         clock, it = self.far()
+        clock.fresh_s = 0.5
         clock.report(1, it.now)
         it.hear(60)
         (heard,) = it.playout.clear(it.now)
@@ -841,6 +910,7 @@ def test_a_long_call_keeps_nothing():
             it.playout.clear(it.now)
             it.blocks.clear()
             it.events.clear()
+            it.words.clear()
 
     talk(120)
     tracemalloc.start()
@@ -862,6 +932,7 @@ def test_the_lag_of_the_ear_bounds_what_is_kept():
             it.playout.push(sound(np.full(2400, 100), words=word))
             it.hear(5)
             it.blocks.clear()
+            it.words.clear()
 
     talk(50)
     tracemalloc.start()

@@ -5,7 +5,8 @@ Its one rule: sound goes out once, in order, and what was cleared or is of an ol
 Frames are pushed as fast as they are made; blocks are pulled at the pace of the ear. The first frame of an utterance
 goes out at once. When the queue runs dry in mid-utterance the gap is an underrun: the queue is then filled to a target
 before it plays on, and the target grows; it shrinks again while there is plenty. Every place where sound is cut or set
-on again is smoothed, so that nothing clicks. What was heard is kept by the ``Ledger``. Pure: no await, time is passed
+on again is smoothed, so that nothing clicks. A far end that has a buffer of its own and can be told to throw it away is
+cut by that; what it had and was not heard is kept here, and goes out again. What was heard is kept by the ``Ledger``. Pure: no await, time is passed
 in. Not thread-safe: a caller with two threads holds a lock around each call (tens of microseconds).
 """
 
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from voiceflow.frames import AudioFormat, Heard, OutputAudioFrame, PlaybackStarted, PlaybackStopped
+from voiceflow.frames import AudioFormat, Heard, OutputAudioFrame, PlaybackStarted, PlaybackStopped, WordsHeard
 from voiceflow.playout.ear import DelayClock, EarClock
 from voiceflow.playout.ledger import Ledger, PlacedWord
 from voiceflow.playout.refill import PlayoutOptions, Refill
@@ -43,26 +44,33 @@ class _Piece:
 
 
 class Playout:
-    """The queue. ``format`` is what is pushed and pulled; ``clock`` says where the ear is (default: right at the pull)."""
+    """The queue. ``format`` is what is pushed and pulled; ``clock`` says where the ear is (default: right at the pull).
 
-    def __init__(self, format: AudioFormat, options: PlayoutOptions | None = None, clock: EarClock | None = None) -> None:
+    ``recalls``: the far end throws away what it has of a cut sound when it is told to. Where ``hold`` says True and
+    before a ``clear`` with ``unheard``, it is the caller's part to tell it.
+    """
+
+    def __init__(
+        self, format: AudioFormat, options: PlayoutOptions | None = None, clock: EarClock | None = None, *, recalls: bool = False
+    ) -> None:
         if format.sample_rate <= 0 or format.channels <= 0:
             raise ValueError(f"Playout: {format} is no audio format; give a sample rate in Hz and at least one channel")
         self.format = format
         self.options = options or PlayoutOptions()
+        self.recalls = recalls
         self.ledger = Ledger(format.sample_rate, clock or DelayClock(format.sample_rate))
         self.refill = Refill(format.sample_rate, self.options)
         self.refused = 0
         """Frames of an older epoch that were stopped here."""
         self._silence: Samples = np.zeros((0, format.channels), np.int16)
         self._kept: deque[_Piece] = deque()
-        """Gone out, kept while they hold a part of the current word."""
+        """Gone out, kept while they hold what was not heard yet or a part of the current word."""
         self._ahead: deque[_Piece] = deque()
         self._at = 0
         """Next sample to go out, in the source count; it lies in the first of ``_ahead``."""
         self._queued = 0
         self._words: deque[PlacedWord] = deque()
-        """The current word and those to come."""
+        """The current word, the one at the ear or the pull, and those to come."""
         self._epoch = 0
         self._held = False
         self._cut_due = False
@@ -102,13 +110,36 @@ class Playout:
     @property
     def needs_pull(self) -> bool:
         """A pull would give sound or news. While False a pacing loop may rest; a push, end, resume or clear may change it."""
-        if len(self._tail) or self._cut_due or self.ledger.underway or self.ledger.events:
+        return self.has_sound or self.needs_look
+
+    @property
+    def has_sound(self) -> bool:
+        """Sound is to go out, or a gap in it to be filled."""
+        if len(self._tail) or self._cut_due:
             return True
-        if self._held:
+        return not self._held and (self._queued > 0 or (self.ledger.open and not self.refill.resting))
+
+    @property
+    def needs_look(self) -> bool:
+        """The ear has not come to the end of what left, or has news."""
+        ledger = self.ledger
+        if ledger.underway or ledger.events:
+            return True
+        return not (self._held or self._queued or ledger.open or ledger.idle)
+
+    def ready(self, samples: int) -> bool:
+        """A pull of this many would be sound all through, or the end of what there is to say."""
+        if self._held or self._cut_due or len(self._tail) >= samples:
+            return len(self._tail) >= samples
+        is_open = self.ledger.open
+        if not self._queued or not self.refill.enough(self._queued, open=is_open):
             return False
-        if self._queued:
-            return True
-        return not self.ledger.idle and not self.refill.resting
+        return not is_open or len(self._tail) + self._queued >= samples
+
+    def unheard(self, now: float) -> bool:
+        """Something that left may not have reached the ear yet. An estimate that it has is not enough."""
+        self.ledger.advance(now)
+        return self.ledger.unheard
 
     @property
     def target_ms(self) -> float:
@@ -125,7 +156,7 @@ class Playout:
         """The share of speaking time that was silence for want of sound, 0 to 1."""
         return self.refill.underrun_ratio
 
-    def events(self) -> list[PlaybackStarted | PlaybackStopped]:
+    def events(self) -> list[PlaybackStarted | WordsHeard | PlaybackStopped]:
         """What the ear has come past since the last call, in order."""
         events, self.ledger.events = self.ledger.events, []
         return events
@@ -158,15 +189,22 @@ class Playout:
     def end(self, utterance: int | None = None) -> None:
         """All sound of ``utterance`` was made (None: of the one being made): what is queued is its end."""
         self.ledger.end(utterance)
+        if not self.ledger.open:
+            self._end_words(self.ledger.made)
         if not self._queued and not self.ledger.open:
             self.refill.reset()
 
     def _begin_utterance(self, start: int) -> None:
-        for word in self._words:
-            word.end = min(word.end, start)
+        self._end_words(start)
         if not self._queued:
             # The one before was all heard: that was its end and no underrun, and the first frame goes out at once.
             self.refill.reset()
+            self._risen = len(self._fade_in)
+
+    def _end_words(self, end: int) -> None:
+        """No word goes on behind the sound it belongs to, whatever its timing says."""
+        for word in self._words:
+            word.end = min(word.end, end)
 
     def _advance_epoch(self, epoch: int) -> None:
         """Throw out what is older than ``epoch``: the second guard, behind ``clear``."""
@@ -187,12 +225,15 @@ class Playout:
 
     # ------------------------------------------------------------------------------- pulling
 
-    def pull(self, samples: int, now: float, epoch: int) -> bytes:
-        """Exactly ``samples`` samples per channel for the ear, silence where there is nothing; nothing older than ``epoch``."""
+    def pull(self, samples: int, now: float, epoch: int, due: float | None = None) -> bytes:
+        """Exactly ``samples`` samples per channel for the ear, silence where there is nothing; nothing older than ``epoch``.
+
+        ``due``: when they are to sound, if they leave before (default: now).
+        """
         if samples < 0:
             raise ValueError(f"Playout.pull: cannot pull {samples} samples")
         self._advance_epoch(epoch)
-        self.ledger.pulling(now)
+        self.ledger.pulling(now if due is None else due)
         if self._cut_due:
             self._cut_for_hold()
         out: Samples = np.zeros((samples, self.format.channels), "<i2")
@@ -204,6 +245,11 @@ class Playout:
             self._last = out[-1].copy()
         self.ledger.advance(now)
         return out.tobytes()
+
+    def look(self, now: float) -> None:
+        """Bring the ear up to ``now`` without a pull: nothing is to go out, and the sound that left has ended."""
+        self.ledger.advance(now)
+        self._last = np.zeros(self.format.channels, np.int16)
 
     def _write_tail(self, out: Samples) -> int:
         count = min(len(self._tail), len(out))
@@ -253,26 +299,47 @@ class Playout:
 
     def _forget(self) -> None:
         """Drop what no resume can want any more."""
+        at = self._cut_at()
         words = self._words
-        while words and (words[0].end <= self._at or (len(words) > 1 and words[1].start <= self._at)):
+        while words and (words[0].end <= at or (len(words) > 1 and words[1].start <= at)):
             words.popleft()
-        start = self._start_of_word()
+        start = self._start_of_word(at)
         while self._kept and self._kept[0].end <= start:
             self._kept.popleft()
 
-    def _start_of_word(self) -> int:
-        """Where the word being said began; here, between words."""
-        if self._words and self._words[0].start < self._at:
-            return max(self._words[0].start, self._at - self.refill.samples(self.options.replay_ms))
-        return self._at
+    def _cut_at(self) -> int:
+        """Where a hold would cut now: at the ear if it can, else at the pull."""
+        return self.ledger.unheard_from(self._at) if self.recalls else self._at
+
+    def _start_of_word(self, at: int) -> int:
+        """Where the word being said at ``at`` began; there, between words."""
+        if self._words and self._words[0].start < at:
+            return max(self._words[0].start, at - self.refill.samples(self.options.replay_ms))
+        return at
 
     # ------------------------------------------------------------------------------- hold, resume, clear
 
-    def hold(self, now: float) -> None:
-        """Fade out in the next pull and keep silent until ``resume``. What is pushed meanwhile waits."""
+    def hold(self, now: float) -> bool:
+        """Be silent until ``resume``: by a fade-out in the next pull, or by taking back what left and was not heard.
+
+        True: something was taken back, and the far end must throw away what it has. What is pushed meanwhile waits.
+        """
         self.ledger.advance(now)
-        if not self._held:
-            self._held = self._cut_due = True
+        if self._held:
+            return False
+        self._held = True
+        if not self.recalls:
+            self._cut_due = True
+            return False
+        taken_back = self.ledger.underway
+        self._forget()
+        back = self._start_of_word(self._cut_at())
+        if taken_back:
+            self.ledger.take_back(now)
+        self.refill.reset()
+        self._fall_silent()
+        self._go_back(back)
+        return taken_back
 
     def resume(self, now: float) -> None:
         """Go on from the start of the cut word, with a fade-in. Without a hold: nothing."""
@@ -282,7 +349,8 @@ class Playout:
     def clear(self, now: float) -> tuple[Heard, ...]:
         """Throw out everything, at once; ends a hold. Returns what was heard of each utterance in hand, oldest first.
 
-        No sample of it goes out after this. Where the sound stood at a level, that level decays to zero first.
+        No sample of it goes out after this. Where the sound stood at a level, that level decays to zero first; not so
+        at a far end that throws away what it has.
         """
         heard = self.ledger.cut(now)
         self._ahead.clear()
@@ -301,6 +369,13 @@ class Playout:
         self._cut_due = False
         self._risen = len(self._fade_in)
         self._tail = self._decay_from(self._last)
+        if self.recalls:
+            self._fall_silent()
+
+    def _fall_silent(self) -> None:
+        """The far end was cut where it was: no fade from the last sample that went out could join that."""
+        self._tail = self._silence
+        self._last = np.zeros(self.format.channels, np.int16)
 
     def _cut_for_hold(self) -> None:
         """Make the fade-out from what would have come next, and go back to the start of the word it cuts."""
@@ -317,18 +392,18 @@ class Playout:
             self._tail = self._silence if self.ledger.begins_at(self._at) else ahead
         else:
             self._tail = self._decay_from(self._last)
-        self._go_back()
+        self._go_back(self._start_of_word(self._at))
 
-    def _go_back(self) -> None:
-        """To the start of the word being said, as far as it is kept."""
-        cut, back = self._at, self._start_of_word()
+    def _go_back(self, back: int) -> None:
+        """Say again what is from ``back`` on, as far as it is kept."""
+        cut = self._at
         while self._kept and self._kept[-1].end > back:
             self._ahead.appendleft(self._kept.pop())
         if self._ahead:
             self._at = max(back, self._ahead[0].start)
             self._queued += cut - self._at
-            if self._at < cut or not self.ledger.begins_at(cut):
-                self._risen = 0
+        if not self.ledger.begins_at(self._at):
+            self._risen = 0
 
     def _peek(self, count: int) -> Samples:
         """A copy of the next ``count`` samples."""

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from voiceflow.frames import Heard, PlaybackStarted, PlaybackStopped, Word
+from voiceflow.frames import Heard, PlaybackStarted, PlaybackStopped, Word, WordsHeard
 from voiceflow.playout.ear import EarClock
 
 __all__ = ["Ledger", "PlacedWord"]
@@ -74,7 +74,9 @@ class Ledger:
         """Source samples pushed so far."""
         self.left = 0
         """Stream samples pulled so far."""
-        self.events: list[PlaybackStarted | PlaybackStopped] = []
+        self.spoken_to = 0
+        """Where in the stream the last sample of speech that left has its end."""
+        self.events: list[PlaybackStarted | WordsHeard | PlaybackStopped] = []
         self._utterances: deque[_Utterance] = deque()
         self._played: deque[_Played] = deque()
         self._ended_lately: deque[int] = deque(maxlen=8)
@@ -87,6 +89,8 @@ class Ledger:
         self._heard = 0
         """Source position the ear has reached."""
         self._word_heard = round(WORD_HEARD_S * sample_rate)
+        self._sent = False
+        """Something has left since the far end was last empty."""
 
     # ------------------------------------------------------------------------------- what is made
 
@@ -144,6 +148,11 @@ class Ledger:
         return bool(self._played)
 
     @property
+    def unheard(self) -> bool:
+        """Something that left may not have reached the ear yet: by what is known, or because it is only guessed that it has."""
+        return self._sent and (bool(self._played) or self._guessed)
+
+    @property
     def open(self) -> bool:
         """More sound of the newest utterance is to come."""
         newest = self._newest()
@@ -155,9 +164,9 @@ class Ledger:
 
     # ------------------------------------------------------------------------------- what leaves
 
-    def pulling(self, now: float) -> None:
-        """A block leaves now."""
-        self.clock.pulled(self.left, now)
+    def pulling(self, due: float) -> None:
+        """A block leaves that is due then."""
+        self.clock.pulled(self.left, due)
 
     def speech(self, source: int, count: int) -> None:
         """``count`` samples from ``source`` left, all of one utterance."""
@@ -168,6 +177,8 @@ class Ledger:
         else:
             self._played.append(_Played(owner, self.left, source, count))
         self.left += count
+        self.spoken_to = self.left
+        self._sent = True
 
     def silence(self, count: int) -> None:
         """``count`` samples left that belong to no utterance."""
@@ -179,9 +190,12 @@ class Ledger:
         """Bring the ear up to ``now``: what it passes is heard, and becomes events."""
         there = self.clock.ear(now)
         ear = math.floor(min(there, self.left))
-        if ear >= self._ear:
-            # An estimate that ran ahead of a later report stays one until the reports have come up to it.
-            self._ear, self._guessed = ear, not self.clock.exact
+        if ear > self._ear or (ear == self._ear and (ear < self.left or self.clock.exact)):
+            # An estimate that ran ahead of a later report stays one until the reports have come up to it. What is known
+            # while nothing is on its way does not become a guess by waiting.
+            self._ear = ear
+            if self._played or self.clock.exact:
+                self._guessed = not self.clock.exact
         # An ear that has had all that left goes on through silence: its speed tells when it was where.
         self._clock_ear = max(there, self._ear) if math.isfinite(there) and not self._guessed else None
         self._settle(now)
@@ -194,7 +208,7 @@ class Ledger:
                 self.events.append(PlaybackStarted(utterance=utterance.number, at=self._time_of(stretch.stream, now)))
             self._heard = max(self._heard, stretch.source + had)
             utterance.reached = self._time_of(stretch.stream + had, now)
-            self._take_words(utterance)
+            self._take_words(utterance, stretch, now)
             if had < stretch.count:
                 break
             self._played.popleft()
@@ -204,23 +218,46 @@ class Ledger:
         """When the ear was at ``stream``; an estimate is given no date in the past."""
         return now - (self._clock_ear - stream) / self.sample_rate if self._clock_ear is not None else now
 
-    def _take_words(self, utterance: _Utterance, *, rest: bool = False) -> None:
-        while utterance.words and (rest or self._heard - utterance.words[0].start >= self._word_heard):
-            word = utterance.words.popleft()
-            utterance.text.append(word.text)
-            utterance.guessed |= word.estimated
+    def _take_words(self, utterance: _Utterance, stretch: _Played, now: float) -> None:
+        """The words of which the ear has had enough with this stretch."""
+        words: list[str] = []
+        while utterance.words and self._heard - utterance.words[0].start >= self._word_heard:
+            enough = utterance.words[0].start + self._word_heard
+            self._take_word(utterance, words)
+        if words:
+            self._tell(utterance, words, self._time_of(stretch.stream + max(enough - stretch.source, 0), now))
+
+    def _take_word(self, utterance: _Utterance, words: list[str]) -> None:
+        word = utterance.words.popleft()
+        utterance.guessed |= word.estimated
+        if word.text:
+            words.append(word.text)
+
+    def _tell(self, utterance: _Utterance, words: list[str], at: float) -> None:
+        """Report words, with those of the same utterance that nobody has fetched the report of yet."""
+        utterance.text += words
+        last = self.events[-1] if self.events else None
+        if isinstance(last, WordsHeard) and last.utterance == utterance.number:
+            words = [last.text, *words]
+            self.events.pop()
+        self.events.append(WordsHeard(text=" ".join(words), utterance=utterance.number, at=at))
 
     def _settle(self, now: float) -> None:
         """Report the utterances the ear is done with, in their order."""
         while self._utterances and not (first := self._utterances[0]).refused and first.ended and self._heard >= first.end:
             self._utterances.popleft()
-            self._take_words(first, rest=True)
-            self.events.append(PlaybackStopped(heard=self._report(first, complete=True), at=first.reached if first.started else now))
+            at = first.reached if first.started else now
+            rest: list[str] = []
+            while first.words:
+                self._take_word(first, rest)
+            if rest:
+                self._tell(first, rest, at)
+            self.events.append(PlaybackStopped(heard=self._report(first, complete=True), at=at))
 
     def _report(self, utterance: _Utterance, *, complete: bool) -> Heard:
         # The text of a whole utterance is certain wherever its words were placed.
         estimated = self._guessed or (utterance.guessed and not complete)
-        return Heard(utterance.number, " ".join(filter(None, utterance.text)), complete, estimated)
+        return Heard(utterance.number, " ".join(utterance.text), complete, estimated)
 
     def cut(self, now: float) -> tuple[Heard, ...]:
         """Nothing more of what was pushed will be heard. Returns what was, one entry for each utterance in hand."""
@@ -229,10 +266,22 @@ class Ledger:
         for utterance in self._utterances:
             self._close(utterance)  # an end that comes late is the end of this one
         self._utterances.clear()
-        self._played.clear()
         self._heard = self.made
-        self.clock.cleared(self.left, now)
+        self.take_back(now)
         return heard
+
+    def unheard_from(self, at: int) -> int:
+        """The first source sample that left and has not reached the ear; ``at``, the next to leave, if all has."""
+        if not self._played:
+            return at
+        first = self._played[0]
+        return first.source + min(max(self._ear - first.stream, 0), first.count)
+
+    def take_back(self, now: float) -> None:
+        """What left and was not heard never will be: the far end throws it away."""
+        self._played.clear()
+        self._sent = False
+        self.clock.cleared(self.left, now)
 
     def refuse(self, source: int, before: int) -> None:
         """The samples from ``source`` up to ``before`` were stale and are gone.

@@ -108,11 +108,15 @@ class Refill:
 
     def goes_on(self, queued: int, *, open: bool) -> bool:
         """After an underrun: enough is queued, or it is all there is, or the wait has been as long as the target."""
-        target = self.samples(self.target_ms)
-        if queued < target and open and (self._waited or 0) < target:
+        if not self.enough(queued, open=open):
             return False
         self.reset()
         return True
+
+    def enough(self, queued: int, *, open: bool) -> bool:
+        """Whether it would go on."""
+        target = self.samples(self.target_ms)
+        return self._waited is None or queued >= target or not open or self._waited >= target
 
     def wait(self, count: int) -> None:
         """``count`` samples of silence went out while it collects."""
