@@ -224,8 +224,12 @@ class SpeechToText(Processor):
 
     Takes sound of any rate and channels, and the edges of a detector before it, which it passes on. While the caller
     speaks it yields partial transcripts; when they stop, one final, whose text is "" if nothing was said: whoever
-    waits for it can go on. ``pts`` of a transcript is when its speech began. Stable words of a partial may still be
-    corrected by the final, which is decoded over the whole segment.
+    waits for it can go on. ``pts`` of a transcript is when its speech began.
+
+    The final stands in place of all partials of its ``pts``, and no partial follows it: it may be shorter than they were,
+    empty, or correct words called stable, as it is decoded over the whole segment. No final comes twice; speech longer than
+    ``SegmentOptions.longest_s`` has several, each of words of its own with a later ``pts``. ``endpoint`` stays False: these
+    engines do not judge whether the caller has finished.
 
     Nothing it yields is the agent's, so an interrupt leaves it alone. ``EndFrame`` waits for the last final. A decode
     that raises is reported as an ErrorFrame and, if it was a final's, told as "".

@@ -6,15 +6,16 @@ The frames themselves are not touched: this is a side branch beside the sound th
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 import numpy as np
 import numpy.typing as npt
 
-from voiceflow.audio import StreamResampler, mix, to_float
+from voiceflow.audio import StreamResampler, to_float
 from voiceflow.frames import InputAudioFrame
 
-__all__ = ["MonoBranch", "SampleClock"]
+__all__ = ["Downmix", "MonoBranch", "SampleClock"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -23,6 +24,12 @@ SLACK_S = 0.03
 or a network does to time stamps is not a hole in the sound."""
 
 _ANCHORS = 64
+
+_FAINTEST = 16
+"""A channel that was never louder than this (-66 dB of full scale) is not connected: what a companded silence decodes to is below."""
+_MEMORY_S = 0.1
+_CANCELLED, _ADDS_UP = 0.01, 0.1
+"""Of the loudest channel's power: a mean below the first has been cancelled, one above the second has not."""
 
 
 class SampleClock:
@@ -73,10 +80,49 @@ class SampleClock:
         return self._anchors[0]
 
 
+class Downmix:
+    """Channels of one stream in, one channel out, for models that hear with one ear.
+
+    It is the mean of the channels that have carried sound so far: a voice on the left is not halved by a right that is
+    not connected. Where the mean cancels, as with one of two microphones wired the wrong way round, it is the loudest
+    channel alone.
+    """
+
+    def __init__(self, channels: int, sample_rate: int) -> None:
+        self.channels = channels
+        self._memory = _MEMORY_S * sample_rate
+        self._is_heard = np.zeros(channels, bool)
+        self._energies = np.zeros(channels)  # of the last tenth of a second
+        self._mean_energy = 0.0
+        self._is_cancelled = False
+
+    def push(self, pcm: bytes) -> bytes:
+        """The next samples, signed 16 bit, interleaved; as many come out."""
+        if self.channels == 1 or not pcm:
+            return pcm
+        samples = np.frombuffer(pcm, "<i2").reshape(-1, self.channels).astype(np.float32)
+        if not self._is_heard.all():
+            self._is_heard |= np.abs(samples).max(axis=0) > _FAINTEST
+        chosen = self._is_heard if self._is_heard.any() else np.ones(self.channels, bool)
+        mean = samples @ (chosen / chosen.sum()).astype(np.float32)
+        loudest = self._weigh(samples, mean)
+        return np.rint(samples[:, loudest] if self._is_cancelled else mean).astype("<i2").tobytes()
+
+    def _weigh(self, samples: Floats, mean: Floats) -> int:
+        """Find out whether the mean is cancelled; the loudest channel."""
+        kept = math.exp(-len(samples) / self._memory)
+        self._energies = self._energies * kept + np.einsum("ij,ij->j", samples, samples)
+        self._mean_energy = self._mean_energy * kept + float(mean @ mean)
+        loudest = int(self._energies.argmax())
+        share = _ADDS_UP if self._is_cancelled else _CANCELLED
+        self._is_cancelled = bool(self._mean_energy < share * self._energies[loudest])
+        return loudest
+
+
 class MonoBranch:
     """Turns frames of any rate, channels and length into one stream of mono float32 samples at ``sample_rate``.
 
-    Channels are mixed by the mean. The branch is late by at most what ``StreamResampler`` holds back (6 ms).
+    Channels are mixed by ``Downmix``. The branch is late by at most what ``StreamResampler`` holds back (6 ms).
     """
 
     def __init__(self, sample_rate: int) -> None:
@@ -86,6 +132,7 @@ class MonoBranch:
         """Of the next sample that ``push`` will give."""
         self.gap_s = 0.0
         """By how much the last frame came later than the sound before it ended; 0 if it followed it."""
+        self._downmix = Downmix(1, sample_rate)
         self._resampler: StreamResampler | None = None
         self._origin = 0  # the position at which the present input rate began
         self._taken = 0  # input samples since
@@ -108,7 +155,9 @@ class MonoBranch:
             self.clock.anchor(round(position), at)
             self.gap_s = at - expected
         self._taken += len(frame.pcm) // (2 * frame.channels)
-        samples = to_float(resampler.process(mix(frame.pcm, frame.channels, 1)))
+        if self._downmix.channels != frame.channels:
+            self._downmix = Downmix(frame.channels, frame.sample_rate)
+        samples = to_float(resampler.process(self._downmix.push(frame.pcm)))
         self.position += len(samples)
         return samples
 

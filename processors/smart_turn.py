@@ -5,6 +5,10 @@ turn as it was, pauses included, from its beginning or its last 8 s, up to the m
 
 The model is Smart Turn v3.2 (https://github.com/pipecat-ai/smart-turn, BSD-2): log-mel features of 8 s at 16 kHz, the
 sound at the end, brought to zero mean and unit variance, in; a probability out. About 30 ms on one core.
+
+On less than a second of speech its word weighs little. Of 182 answers of one word by seven voices, half of them in noise, 17 score
+0.5 or less, and of 72 phrases broken off within 1.6 s, 45 score more; another pre-roll, tail, or added noise moves both together.
+There the words decide better than the sound.
 """
 
 from __future__ import annotations

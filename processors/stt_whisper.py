@@ -6,6 +6,9 @@ a result that looks like the short window's failure is made again with the long 
 
 Whisper always looks at 30 s. Encoding only 15 s makes a short turn about four times quicker, at the same word error
 rate (3 % on people reading, with tiny.en); shorter still makes it repeat itself ("ten of clubs ten of clubs").
+
+Loudness matters to it, as its features are absolute: of 78 answers of one word at -35 dB of full scale in noise 10 dB below them
+it called 8 nobody's and got 61 right; brought to -14 dB first, none and 69. Noise alone stays nothing at that level.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from voiceflow.processors.log_mel import SAMPLE_RATE, log_mel
 from voiceflow.processors.once import once_per_process
 from voiceflow.processors.segments import quietest
 
-__all__ = ["Whisper", "WhisperOptions", "WhisperSTT", "decode_tokens", "find_loop", "is_nothing", "open_whisper"]
+__all__ = ["Whisper", "WhisperOptions", "WhisperSTT", "at_level", "decode_tokens", "find_loop", "is_nothing", "open_whisper"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -42,6 +45,8 @@ _FRAME = 320
 _WORDS_A_SECOND = 8
 """More tokens than this, and 16, nobody speaks: the model is in a loop."""
 _MOST_TOKENS = 440
+_BLOCK = SAMPLE_RATE // 100
+_MOST_GAIN = 100.0
 
 _LOOP = re.compile(r"\b(\w[^.!?]{0,60}?)(?:\W+\1\b){2,}", re.IGNORECASE)
 _NO_SPEECH = 0.6
@@ -63,6 +68,12 @@ class WhisperOptions:
     """Sound encoded, at least; less than 30."""
     tail_s: float = 2.0
     """Silence encoded after the speech, at least."""
+    level_db: float | None = -14.0
+    """Bring speech to this active level first: the model takes a faint voice in noise for nobody's. None: as it is."""
+
+    def __post_init__(self) -> None:
+        if self.level_db is not None and not -60 <= self.level_db <= 0:
+            raise ValueError(f"WhisperOptions.level_db is {self.level_db!r}; give -60 to 0 dB of full scale, or None")
 
 
 class Whisper:
@@ -93,6 +104,7 @@ class Whisper:
         self._suppress: list[int] = config.get("suppress_ids") or [-1]
         self._window = round(options.window_s * SAMPLE_RATE)
         self._tail = round(options.tail_s * SAMPLE_RATE)
+        self._level_db = options.level_db
         self.retries = 0
         """How many results were made again with the long window."""
 
@@ -104,6 +116,8 @@ class Whisper:
         if len(samples) > _LONGEST:
             cut = quietest(samples[:_LONGEST], SAMPLE_RATE)
             return _joined(self.transcribe(samples[:cut]), self.transcribe(samples[cut:]), cut / len(samples))
+        if self._level_db is not None:
+            samples = at_level(samples, self._level_db)
         window = min(_FULL_WINDOW, max(len(samples) + self._tail, self._window))
         result, is_cut = self._generate(samples, window)
         if window < _FULL_WINDOW and (is_cut or find_loop(result.text) is not None):
@@ -156,6 +170,21 @@ class WhisperSTT(SpeechToText):
             )
         result = self._whisper.transcribe(job.segment.samples)
         return Transcription("", None, result.no_speech) if is_nothing(result) else result
+
+
+def at_level(samples: Floats, level_db: float) -> Floats:
+    """Mono sound, shape (n,), made louder or fainter so that its active level is ``level_db`` of full scale.
+
+    Active is what lies within 20 dB of the loudest 10 ms. Nothing is made louder by more than 40 dB. Not clipped: peaks may pass 1.
+    """
+    blocks = samples[: len(samples) - len(samples) % _BLOCK].reshape(-1, _BLOCK)
+    powers = np.square(blocks).mean(axis=1)
+    loudest = float(powers.max(initial=0.0))
+    if loudest == 0.0:
+        return samples
+    active = float(powers[powers >= loudest * 0.01].mean())
+    gain = min(10 ** (level_db / 20) / math.sqrt(active), _MOST_GAIN)
+    return (samples * np.float32(gain)).astype(np.float32, copy=False)
 
 
 def is_nothing(result: Transcription) -> bool:

@@ -12,6 +12,7 @@ along. One window costs about 75 microseconds on one core, so it runs inline.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -26,12 +27,15 @@ from voiceflow.processor import Processor
 from voiceflow.processors.hearing import MonoBranch
 from voiceflow.processors.onnx import OnnxModel, open_onnx
 
-__all__ = ["SileroDetector", "SileroVAD", "SpeechFinder", "VadGate", "VadOptions"]
+__all__ = ["Lift", "SileroDetector", "SileroVAD", "SpeechFinder", "VadGate", "VadOptions"]
 
 Floats = npt.NDArray[np.float32]
 Edge = SpeechStarted | SpeechStopped
 
+WINDOW_S = 0.032
 _EPSILON_S = 1e-6
+_WANTED_POWER = 10 ** (-20 / 10)
+_FORGET = 10 ** (-3.0 * WINDOW_S / 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,9 @@ class VadOptions:
     min_speech_ms: float = 96.0
     """Speech shorter than this is not reported: a click, a breath. Only windows at the start threshold count."""
     stop_silence_ms: float = 200.0
-    """Silence after which speech has ended."""
+    """Silence heard, after which speech has ended. A hole in the sound, as of a network that stalls, is not silence."""
+    lift_db: float = 12.0
+    """A faint voice is made louder for the detector by up to so much, which is less sure of faint ones. 0: heard as it is."""
     stall_ms: float = 1000.0
     """While the caller speaks: no sound for so long (muted, network gone) ends the speech."""
 
@@ -56,6 +62,8 @@ class VadOptions:
             raise ValueError(
                 f"thresholds {self.stop_threshold} (stop) and {self.start_threshold} (start): it must be 0 <= stop <= start <= 1"
             )
+        if not 0 <= self.lift_db <= 40:
+            raise ValueError(f"lift_db {self.lift_db}: it must be 0 to 40")
         if self.min_speech_ms < 0 or self.stop_silence_ms < 0 or self.stall_ms <= 0:
             raise ValueError(
                 f"min_speech_ms {self.min_speech_ms}, stop_silence_ms {self.stop_silence_ms}, stall_ms {self.stall_ms}: "
@@ -68,6 +76,10 @@ class VadGate:
 
     An edge is told when it is sure, and placed where it was: ``SpeechStarted.at`` is the start of the first window of
     the speech, ``SpeechStopped.at`` the end of its last one.
+
+    Its ``level_db`` is the active level of the stretch, up to the edge's telling: the mean power of the windows at or
+    above the start threshold, pauses and fades left out, in dB of full scale as ``voiceflow.audio.level_dbfs`` has it (a
+    full-scale sine is -3.01). None if no power was given.
     """
 
     def __init__(self, options: VadOptions | None = None) -> None:
@@ -77,12 +89,15 @@ class VadGate:
         self._onset: float | None = None  # start of speech not yet sure
         self._peak = 0.0
         self._speech_s = 0.0  # of it at or above the start threshold
+        self._energy = 0.0  # of the same: mean square times seconds
         self._speech_end = 0.0
+        self._silence_s = 0.0  # heard since; a hole in the sound is none
         self._in_silence = False
 
-    def push(self, probability: float, start: float, end: float) -> Edge | None:
-        """The next window, from ``start`` to ``end`` seconds; the edge that it makes sure, if any."""
-        return self._speaking(probability, start, end) if self.is_speech else self._silent(probability, start, end)
+    def push(self, probability: float, start: float, end: float, power: float = 0.0) -> Edge | None:
+        """The next window, from ``start`` to ``end`` seconds, of mean square ``power`` (full scale 1); the edge that it makes sure, if any."""
+        told = self._speaking if self.is_speech else self._silent
+        return told(probability, start, end, power)
 
     def stop(self, now: float) -> SpeechStopped | None:
         """No more sound will come for now: end speech that is under way."""
@@ -90,34 +105,43 @@ class VadGate:
         if not self.is_speech:
             return None
         self.is_speech = False
-        return SpeechStopped(at=self._speech_end, silence=max(now - self._speech_end, 0.0))
+        return SpeechStopped(at=self._speech_end, silence=max(now - self._speech_end, 0.0), level_db=self._level_db())
 
-    def _silent(self, probability: float, start: float, end: float) -> SpeechStarted | None:
+    def _level_db(self) -> float | None:
+        return 10 * math.log10(self._energy / self._speech_s) if self._energy > 0 else None
+
+    def _count(self, start: float, end: float, power: float) -> None:
+        self._speech_s += end - start
+        self._energy += power * (end - start)
+
+    def _silent(self, probability: float, start: float, end: float, power: float) -> SpeechStarted | None:
         options = self.options
         if probability < (options.start_threshold if self._onset is None else options.stop_threshold):
             self._onset = None
             return None
         if self._onset is None:
-            self._onset, self._peak, self._speech_s = start, 0.0, 0.0
+            self._onset, self._peak, self._speech_s, self._energy = start, 0.0, 0.0, 0.0
         self._peak = max(self._peak, probability)
         if probability >= options.start_threshold:
-            self._speech_s += end - start
+            self._count(start, end, power)
         if self._speech_s < options.min_speech_ms / 1000 - _EPSILON_S:
             return None
-        started = SpeechStarted(at=self._onset, probability=self._peak)
+        started = SpeechStarted(at=self._onset, probability=self._peak, level_db=self._level_db())
         self._onset = None
-        self.is_speech, self._in_silence, self._speech_end = True, False, end
+        self.is_speech, self._in_silence, self._silence_s, self._speech_end = True, False, 0.0, end
         return started
 
-    def _speaking(self, probability: float, start: float, end: float) -> SpeechStopped | None:
+    def _speaking(self, probability: float, start: float, end: float, power: float) -> SpeechStopped | None:
         if probability < self.options.stop_threshold:
             self._in_silence = True
         elif probability >= self.options.start_threshold:
             self._in_silence = False
+            self._count(start, end, power)
         if not self._in_silence:
-            self._speech_end = end
+            self._speech_end, self._silence_s = end, 0.0
             return None
-        if end - self._speech_end < self.options.stop_silence_ms / 1000 - _EPSILON_S:
+        self._silence_s += end - start
+        if self._silence_s < self.options.stop_silence_ms / 1000 - _EPSILON_S:
             return None
         return self.stop(end)
 
@@ -128,7 +152,7 @@ class SileroDetector:
     def __init__(self, model: OnnxModel, sample_rate: int) -> None:
         if sample_rate not in (8000, 16000):
             raise ValueError(f"Silero's detector works at 8000 and 16000 Hz, not at {sample_rate}; resample first")
-        self.window = sample_rate * 32 // 1000
+        self.window = round(sample_rate * WINDOW_S)
         """Samples in a window."""
         self._model = model
         self._rate = np.array(sample_rate, np.int64)
@@ -144,11 +168,28 @@ class SileroDetector:
         return float(output[0, 0])
 
 
+class Lift:
+    """How much louder a faint stream is to be made: towards -20 dB of full scale, by what was loudest of late.
+
+    A loud window counts at once and is forgotten at 3 dB a second, so a pause is not lifted to the level of speech.
+    """
+
+    def __init__(self, most_db: float) -> None:
+        self._most = 10 ** (most_db / 20)
+        self._loudest = 0.0
+
+    def gain(self, power: float) -> float:
+        """The factor, 1 or more, for the next window of 32 ms, whose mean square is ``power`` (full scale 1)."""
+        self._loudest = max(power, self._loudest * _FORGET)
+        return self._most if self._loudest == 0.0 else min(max(math.sqrt(_WANTED_POWER / self._loudest), 1.0), self._most)
+
+
 class SpeechFinder:
     """Frames in, edges out: the model and the gate over one caller's stream. No clock: the time is passed in."""
 
     def __init__(self, model: OnnxModel, options: VadOptions | None = None) -> None:
         self.gate = VadGate(options)
+        self._lift = Lift(self.gate.options.lift_db)
         self._model = model
         self._branch: MonoBranch | None = None
         self._detector: SileroDetector | None = None
@@ -177,8 +218,11 @@ class SpeechFinder:
         self._pending = samples[whole:]
         edges = []
         for i in range(0, whole, window):
-            probability = self._detector.probability(samples[i : i + window])
-            edges.append(self.gate.push(probability, branch.clock.time_at(first + i), branch.clock.time_at(first + i + window)))
+            sound = samples[i : i + window]
+            start = branch.clock.time_at(first + i)
+            power = float(np.dot(sound, sound)) / window
+            probability = self._detector.probability(sound * np.float32(self._lift.gain(power)))
+            edges.append(self.gate.push(probability, start, start + WINDOW_S, power))
         return edges
 
     def _forget(self) -> None:

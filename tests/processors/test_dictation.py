@@ -191,6 +191,47 @@ def test_nothing_said_is_told_too():
     assert not transcripts(got, final=False)
 
 
+class Scripted(Recorder):
+    """Says one text for partials and another for finals."""
+
+    partial, final = "", ""
+
+    def decode(self, job: Job) -> Transcription:
+        super().decode(job)
+        return Transcription(self.final if job.final else self.partial)
+
+
+@pytest.mark.parametrize(
+    ("partial", "final"),
+    [("yes I think so", "yes"), ("see you", ""), ("", "yes"), ("no", "yes")],
+    ids=["a longer partial", "an empty final", "no partial", "other words"],
+)
+def test_the_final_stands_in_place_of_all_partials(partial: str, final: str):
+    """Whatever partials said, a stretch of speech has one final, nothing after it, and what it says holds; it claims no endpoint."""
+    node = Scripted(NO_REUSE)
+    node.partial, node.final = partial, final
+
+    got = run(node, Script([(0.5, 1.6), (2.5, 3.6)], 0.1, 5.0).frames)
+
+    for begin in (0.5, 2.5):
+        told = [f for f in got if isinstance(f, TranscriptFrame) and f.pts == begin]
+        assert [f.final for f in told] == [False] * (len(told) - 1) + [True]
+        assert {f.text for f in told[:-1]} == ({partial} if partial else set())
+        assert (told[-1].text, told[-1].stable) == (final, len(final.split()))
+        assert not any(f.endpoint for f in told)
+
+
+def test_only_speech_longer_than_the_longest_has_several_finals():
+    """Three pieces of one stretch are three finals, each with a later `pts` and words of its own, and no partial comes late."""
+    got = run(Recorder(DictationOptions(segments=SegmentOptions(longest_s=2.0, post_roll_s=0.0))), Script([(0.5, 5.5)], 0.1, 6.5).frames)
+
+    told = [f for f in got if isinstance(f, TranscriptFrame)]
+    finals = [f.pts for f in told if f.final]
+    assert len(finals) >= 3
+    assert finals == sorted(set(finals))
+    assert [f.pts for f in told] == sorted(f.pts for f in told)
+
+
 def test_an_engine_that_fails_is_reported_and_the_call_goes_on():
     """A raise goes upstream as an error, the final is told as empty, and the next utterance is decoded."""
     errors: list[str] = []

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from voiceflow.audio import resample, to_float
 from voiceflow.frames import InputAudioFrame
-from voiceflow.processors.hearing import SLACK_S, MonoBranch, SampleClock
+from voiceflow.processors.hearing import SLACK_S, Downmix, MonoBranch, SampleClock
 
 
 def frame(samples: np.ndarray, rate: int = 16000, channels: int = 1, pts: float | None = None) -> InputAudioFrame:
@@ -35,14 +35,58 @@ def test_any_rate_in_any_pieces_becomes_one_stream_in_place(rate: int, size: int
     assert branch.position == len(got)
 
 
+def stereo(left: np.ndarray, right: np.ndarray, *, rate: int = 16000, size: int = 320) -> np.ndarray:
+    """What the branch makes of two channels that come in frames of `size`."""
+    both = np.stack([left, right], axis=1)
+    branch = MonoBranch(16000)
+    return np.concatenate([branch.push(frame(both[i : i + size], rate, 2), 0.0) for i in range(0, len(both), size)])
+
+
 def test_channels_are_mixed_by_the_mean():
-    """Stereo becomes mono of the same length; a silent channel halves the level."""
+    """Two channels with sound become the mean of them, of the same length."""
     left = tone(16000, 0.1)
-    stereo = np.stack([left, np.zeros_like(left)], axis=1)
 
-    got = MonoBranch(16000).push(frame(stereo, channels=2), 0.0)
+    assert stereo(left, left // 2) == pytest.approx(to_float(left) * 0.75, abs=1e-4)
 
-    assert got == pytest.approx(to_float(left) / 2, abs=1e-4)
+
+@pytest.mark.parametrize("rest", [0, 8, -8], ids=["zero", "companded", "companded, negative"])
+@pytest.mark.parametrize("size", [1, 320, 1600])
+def test_a_channel_that_is_not_connected_does_not_halve_the_level(rest: int, size: int):
+    """A right that is silent, or what silence decodes to on a telephone line, leaves the left as loud as it was."""
+    left = tone(16000, 0.1)
+
+    assert stereo(left, np.full_like(left, rest), size=size) == pytest.approx(to_float(left), abs=2e-4)
+
+
+@pytest.mark.parametrize("size", [7, 320, 16000])
+def test_channels_that_cancel_are_not_mixed(size: int):
+    """Of a voice with its opposite on the right, the louder channel is heard alone."""
+    left = tone(16000, 1.0)
+    got = stereo(left, np.rint(-0.9 * left).astype("<i2"), size=size)
+
+    assert got[size:] == pytest.approx(to_float(left)[size:], abs=1e-4)
+
+
+def test_after_channels_that_cancelled_the_mean_comes_back():
+    """When the two channels agree again, both are heard."""
+    left = tone(16000, 1.0)
+    got = stereo(np.concatenate((left, left)), np.concatenate((-left, left // 2)))
+
+    assert got[-8000:] == pytest.approx(0.75 * to_float(left)[-8000:], abs=1e-4)
+
+
+@settings(deadline=None)
+@given(channels=st.integers(1, 4), sizes=st.lists(st.integers(0, 700), max_size=8), seed=st.integers(0, 9), loudness=st.integers(0, 30000))
+def test_a_mix_is_as_long_and_no_louder_than_its_channels(channels: int, sizes: list[int], seed: int, loudness: int):
+    """Of any channels in any pieces, each sample lies between the channels' own, and none is lost."""
+    rng = np.random.default_rng(seed)
+    downmix = Downmix(channels, 16000)
+    for size in sizes:
+        samples = rng.integers(-loudness, loudness + 1, (size, channels)).astype("<i2")
+        mono = np.frombuffer(downmix.push(samples.tobytes()), "<i2")
+        assert len(mono) == size
+        assert (mono >= samples.min(axis=1, initial=32767)).all()
+        assert (mono <= samples.max(axis=1, initial=-32768)).all()
 
 
 def test_an_empty_frame_changes_nothing():

@@ -103,7 +103,38 @@ def test_a_short_command_is_understood(engine: object, recording: Callable[[str]
     assert engine.transcribe(floats(recording("seven_of_clubs"))).text.lower() == "7 of clubs"
 
 
-@pytest.mark.parametrize("level", [0.0, 0.01, 0.1])
+@pytest.mark.parametrize("level_db", [-55, -35, -14, 0])
+def test_sound_is_brought_to_one_level(level_db: float):
+    """Whatever the level of the voice and the silence around it, its active level becomes -14 dB; its shape stays."""
+    voice = np.sin(np.arange(8000) * 0.3).astype(np.float32) * np.float32(np.sqrt(2) * 10 ** (level_db / 20))
+    sound = np.concatenate((np.zeros(3200, np.float32), voice, np.zeros(1600, np.float32)))
+    levelled = whisper.at_level(sound, -14.0)
+
+    wanted = min(-14.0, level_db + 40)
+    assert 10 * np.log10(np.mean(levelled[3200:11200] ** 2)) == pytest.approx(wanted, abs=0.1)
+    assert levelled.dtype == np.float32
+    assert levelled / max(abs(levelled)) == pytest.approx(sound / max(abs(sound)), abs=1e-5)
+
+
+@pytest.mark.parametrize("count", [0, 1, 159, 1000])
+def test_silence_and_scraps_have_no_level(count: int):
+    """Nothing, less than a hundredth of a second, and digital silence stay as they are."""
+    assert whisper.at_level(np.zeros(count, np.float32), -14.0).tolist() == [0.0] * count
+
+
+def test_a_level_that_makes_no_sense_is_refused():
+    """The error names the option."""
+    with pytest.raises(ValueError, match=r"WhisperOptions\.level_db is 3"):
+        WhisperOptions(level_db=3.0)
+
+
+@pytest.mark.parametrize("gain", [1.0, 0.1, 0.01])
+def test_a_faint_voice_is_understood_as_a_loud_one(engine: object, recording: Callable[[str], np.ndarray], gain: float):
+    """A sentence 40 dB down has the same words."""
+    assert engine.transcribe(floats(recording("amiable_himself")) * gain).text == "He might even have been made amiable himself."
+
+
+@pytest.mark.parametrize("level", [0.0, 0.001, 0.01, 0.1])
 def test_noise_and_silence_are_nothing(engine: object, level: float):
     """Two seconds without speech give words that are known to be made up."""
     noise = np.random.default_rng(1).normal(0, level, 32000).astype(np.float32)

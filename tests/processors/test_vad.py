@@ -88,6 +88,44 @@ def test_the_edges_carry_what_was_measured():
     assert told == [SpeechStarted(at=0.0, probability=0.8), SpeechStopped(at=pytest.approx(0.096), silence=pytest.approx(0.224))]
 
 
+def test_the_level_is_that_of_the_voice_alone():
+    """Windows at the start threshold count, up to the telling at the start and all of them at the stop; pauses do not."""
+    gate = VadGate(VadOptions(min_speech_ms=64))
+    windows = [(0.9, 0.01), (0.4, 1.0), (0.9, 0.01), (0.9, 0.04), (0.1, 1.0), (0.9, 0.04), *[(0.1, 0.5)] * 8]
+    told = [edge for n, (p, power) in enumerate(windows) if (edge := gate.push(p, n * WINDOW_S, (n + 1) * WINDOW_S, power))]
+
+    assert [type(edge) for edge in told] == [SpeechStarted, SpeechStopped]
+    assert told[0].level_db == pytest.approx(10 * np.log10(0.01))
+    assert told[1].level_db == pytest.approx(10 * np.log10((0.01 + 0.01 + 0.04 + 0.04) / 4))
+
+
+def test_a_stretch_has_a_level_of_its_own():
+    """What was said before does not count; speech that sound's end cuts off has a level too."""
+    gate = VadGate()
+    levels = []
+    for number in range(24):
+        speaks, power = (number < 5 or number >= 15), (0.1 if number < 5 else 0.001)
+        if edge := gate.push(0.9 if speaks else 0.0, number * WINDOW_S, (number + 1) * WINDOW_S, power):
+            levels.append(edge.level_db)
+    stopped = gate.stop(1.0)
+    assert stopped is not None
+
+    assert [*levels, stopped.level_db] == pytest.approx([-10, -10, -30, -30])
+
+
+def test_a_hole_in_the_sound_is_no_silence():
+    """A quiet moment before sound that comes 400 ms late does not add up with the hole to the end of speech."""
+    gate = VadGate()
+    at = 0.0
+    told = []
+    for number in range(24):
+        at += 0.4 if number == 12 else 0.0
+        told.append(gate.push(0.0 if 10 <= number < 14 else 0.9, at, at + WINDOW_S))
+        at += WINDOW_S
+
+    assert [type(edge) for edge in told if edge is not None] == [SpeechStarted]
+
+
 def test_durations_are_options():
     """The gate's two durations follow the options."""
     options = VadOptions(min_speech_ms=0, stop_silence_ms=64)
@@ -107,7 +145,8 @@ def test_stopping_ends_speech_once():
 
 
 @pytest.mark.parametrize(
-    "options", [{"start_threshold": 1.5}, {"stop_threshold": 0.6}, {"min_speech_ms": -1}, {"stop_silence_ms": -1}, {"stall_ms": 0}]
+    "options",
+    [{"start_threshold": 1.5}, {"stop_threshold": 0.6}, {"min_speech_ms": -1}, {"stop_silence_ms": -1}, {"stall_ms": 0}, {"lift_db": 41}],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, float]):
     """The error names the options and their values."""
@@ -150,6 +189,25 @@ def test_every_edge_is_earned(given_probabilities: list[float], min_speech_ms: f
 def test_only_differences_of_time_count(given_probabilities: list[float], begin: float):
     """The same probabilities give the same edges whenever the call began."""
     assert edges(given_probabilities, begin=begin) == edges(given_probabilities)
+
+
+def test_a_faint_stream_is_lifted_and_a_loud_one_left():
+    """A stream at -50 dB gets all there is, one at -26 dB what it lacks, one at -10 dB nothing."""
+    assert [20 * np.log10(vad.Lift(12.0).gain(10 ** (db / 10))) for db in (-50, -26, -10)] == pytest.approx([12, 6, 0])
+    assert vad.Lift(0.0).gain(0.0) == 1.0
+
+
+def test_what_is_loud_counts_at_once_and_for_a_while():
+    """After a loud window a pause is not lifted; when 3 dB a second have gone by, it is again."""
+    lift = vad.Lift(12.0)
+    assert lift.gain(1e-6) > 3.9
+    assert lift.gain(0.01) == 1.0
+    gains = [lift.gain(1e-6) for _ in range(round(5 / WINDOW_S))]
+
+    assert gains[0] == pytest.approx(1.0, abs=0.02)
+    assert gains == sorted(gains)
+    assert 20 * np.log10(gains[round(2 / WINDOW_S)]) == pytest.approx(6, abs=0.2)
+    assert gains[-1] == pytest.approx(10 ** (12 / 20))
 
 
 # --------------------------------------------------------------------------------- the model: chunks, rates and channels
@@ -196,7 +254,7 @@ def assert_is_reference(found: list[tuple[str, float]]) -> None:
         assert abs(at - expected) <= WINDOW_S + 1e-6
 
 
-@pytest.mark.parametrize("rate", [8000, 16000, 48000])
+@pytest.mark.parametrize("rate", [8000, 16000, 24000, 48000])
 @pytest.mark.parametrize("chunk", CHUNKS)
 def test_the_same_edges_in_chunks_of_any_size_at_any_rate(silero: object, clip: Callable[[int], np.ndarray], rate: int, chunk: int):
     """One start and one stop, within a window of the same place, even if the sound comes sample by sample or in one piece."""
@@ -213,14 +271,32 @@ def test_the_same_edges_in_chunks_of_any_size_at_any_rate(silero: object, clip: 
     assert found == find(silero, sound[:, None], rate, 512)
 
 
-@pytest.mark.parametrize("rate", [16000, 44100, 48000])
-@pytest.mark.parametrize("right", ["the same", "silent"])
+@pytest.mark.parametrize("rate", [8000, 16000, 24000, 44100, 48000])
+@pytest.mark.parametrize("right", ["the same", "silent", "opposite"])
 def test_the_same_edges_in_stereo(silero: object, clip: Callable[[int], np.ndarray], rate: int, right: str):
-    """Two equal channels, or one and silence, give the edges of mono."""
+    """Two equal channels, or one and silence, or one and its opposite, give the edges of mono."""
     left = clip(rate)
-    stereo = np.stack([left, left if right == "the same" else np.zeros_like(left)], axis=1)
+    stereo = np.stack([left, {"the same": left, "silent": np.zeros_like(left), "opposite": -left}[right]], axis=1)
 
     assert_is_reference(find(silero, stereo, rate, 960))
+
+
+@pytest.mark.parametrize("gain", [1.0, 0.1])
+@pytest.mark.parametrize(("rate", "right"), [(8000, None), (16000, None), (48000, None), (48000, 0)])
+def test_edges_tell_how_loud_the_voice_is(silero: object, clip: Callable[[int], np.ndarray], rate: int, right: int | None, gain: float):
+    """At any rate, on one channel of two as on one alone, within 1 dB of the speech measured by itself."""
+    sound = np.rint(clip(rate) * gain).astype("<i2")
+    speech = clip(16000)[round(1.792 * 16000) : round(4.544 * 16000)].astype(float) / 32768 * gain
+    blocks = np.square(speech[: len(speech) // 512 * 512].reshape(-1, 512)).mean(axis=1)
+    expected = 10 * np.log10(blocks[blocks > blocks.max() * 0.01].mean())
+    finder = SpeechFinder(silero)
+    stereo = sound[:, None] if right is None else np.stack([sound, np.full_like(sound, right)], axis=1)
+    started, stopped = finder.push(InputAudioFrame(stereo.tobytes(), rate, stereo.shape[1]))
+
+    assert isinstance(stopped, SpeechStopped)
+    assert stopped.level_db == pytest.approx(expected, abs=1.0)
+    assert started.level_db is not None
+    assert started.level_db <= expected + 3  # its first tenth of a second is a breath
 
 
 @pytest.mark.parametrize("rate", [8000, 16000])
@@ -371,6 +447,55 @@ def test_a_short_network_gap_does_not_end_speech(
         "SpeechStarted",
         "SpeechStopped",
     ]
+
+
+class Bursting(Muted):
+    """As Muted, but what should have come in the pause comes at its end at once, stamped as said."""
+
+    def __init__(self, sent: list[InputAudioFrame], pause_s: float, stamps: str) -> None:
+        super().__init__(sent, pause_s)
+        self.stamps = stamps
+
+    async def run(self) -> AsyncIterator[InputAudioFrame]:
+        began = self.session.time()
+        for number, frame in enumerate(self.sent):
+            ready = number * 0.02 + 0.02
+            if 3.0 < ready < 3.0 + self.pause_s:
+                ready = 3.0 + self.pause_s
+            await asyncio.sleep(began + ready - self.session.time())
+            pts = {"when spoken": began + number * 0.02, "on arrival": self.session.time() - 0.02, "none": None}[self.stamps]
+            yield InputAudioFrame(frame.pcm, frame.sample_rate, pts=pts)
+
+
+@pytest.mark.parametrize("stop_silence_ms", [200, 800])
+@pytest.mark.parametrize("stamps", ["when spoken", "on arrival", "none"])
+def test_a_gap_and_the_burst_after_it_are_no_end(
+    silero: object, clip: Callable[[int], np.ndarray], frames: Callable[..., list[InputAudioFrame]], stamps: str, stop_silence_ms: float
+):
+    """400 ms without frames, then twenty at once: one start and one stop, at their places however the frames are stamped."""
+    collector = Collector()
+    sent = frames(np.concatenate((clip(16000), np.zeros(16000, "<i2"))))
+    run(Bursting(sent, 0.4, stamps) >> SileroVAD(VadOptions(stop_silence_ms=stop_silence_ms)) >> collector)
+
+    edges = [f for f in collector.frames if isinstance(f, SpeechStarted | SpeechStopped)]
+    assert [type(f) for f in edges] == [SpeechStarted, SpeechStopped]
+    assert [f.at for f in edges] == pytest.approx([1.792, 4.544], abs=2 * WINDOW_S + 0.04)
+
+
+def test_a_pause_shorter_than_the_stop_delay_is_part_of_the_speech(
+    silero: object, recording: Callable[[str], np.ndarray], frames: Callable[..., list[InputAudioFrame]]
+):
+    """With 800 ms of silence asked for, 500 ms between two phrases are one stretch of speech; with 200 ms they are two."""
+    card, quiet = recording("seven_of_clubs"), np.zeros(24000, "<i2")
+    first, second = card[:20000], card[2000:]
+    sent = frames(np.concatenate((quiet, first, np.zeros(8000, "<i2"), second, quiet)))
+    kinds = {}
+    for stop_silence_ms in (200, 800):
+        collector = Collector()
+        run(Feeder(sent, rest_s=0.02) >> SileroVAD(VadOptions(stop_silence_ms=stop_silence_ms)) >> collector)
+        kinds[stop_silence_ms] = [type(f) for f in collector.frames if isinstance(f, SpeechStarted | SpeechStopped)]
+
+    assert kinds == {200: [SpeechStarted, SpeechStopped] * 2, 800: [SpeechStarted, SpeechStopped]}
 
 
 def test_the_end_of_the_call_ends_speech(silero: object, clip: Callable[[int], np.ndarray], frames: Callable[..., list[InputAudioFrame]]):
