@@ -1,141 +1,229 @@
-"""The conversation as both sides heard it, and what of it is put to the language model.
+"""The conversation of a call, and when a reply is asked for.
 
-The one rule: one place commits. The caller's words are committed when their turn ends, the agent's when it is known
-what of them reached the ear, and nothing else ever becomes part of the conversation.
+The one rule: one place commits. The caller's words are committed when their turn ends, the agent's when it is known what
+of them reached the ear, a call of a tool when the tool has begun; and nothing else becomes part of the conversation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from voiceflow.frames import ContextFrame, Heard, InterruptFrame, PlaybackStopped, TurnEnded
-from voiceflow.messages import Message
+from voiceflow.frames import (
+    ContextFrame,
+    ErrorFrame,
+    InterruptFrame,
+    LLMUsage,
+    PlaybackStopped,
+    SayFrame,
+    ToolResultFrame,
+    ToolsDone,
+    ToolStarted,
+    TurnEnded,
+    WordsHeard,
+)
+from voiceflow.messages import Message, ToolSpec
 from voiceflow.processor import Processor
-from voiceflow.processors.marks import spoken_words
+from voiceflow.processors.agents import Agent, AgentChanged, HandOver, HandOverFrame, carried
+from voiceflow.processors.commits import Commits
+from voiceflow.processors.conversation import Conversation, Media
+from voiceflow.processors.tokens import Spent, TokenMeter, estimate_tokens, newest_exchanges
 
 if TYPE_CHECKING:
     from voiceflow.interruption import Interruption
 
-__all__ = ["Context", "Conversation"]
+__all__ = ["Context", "ContextOptions", "Shorten"]
 
-ROLES = ("user", "assistant")
-FORMAT = 1
+log = logging.getLogger("voiceflow")
 
+Report = PlaybackStopped | WordsHeard | ToolStarted | ToolResultFrame | ToolsDone | LLMUsage
 
-class _Saved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    version: int
-    messages: tuple[Message, ...]
+Shorten = Callable[[Conversation, int, Callable[[Conversation], int]], Conversation]
+"""``shorten(conversation, max_tokens, count)``: the conversation to be put to the model instead of one that is too long.
+``count`` says how many tokens a request with such a conversation takes, instructions included. It must not wait."""
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
-    """What was said, in order. Immutable: each method returns another conversation.
+class ContextOptions:
+    """How long a request may be."""
 
-    ``messages`` alternate between user and assistant: what one side says in pieces is one message.
-    """
-
-    messages: tuple[Message, ...] = ()
+    max_tokens: int | None = None
+    """Of a request, by estimate; a longer conversation is shortened. None: no limit."""
+    count_tokens: Callable[[Message], int] = estimate_tokens
+    """Of one message. Scaled by what the model says a prompt took (``LLMUsage``)."""
+    shorten: Shorten = newest_exchanges
+    """What the model is given of a conversation that is too long. The conversation itself stays whole. If this raises, the
+    error is reported and the model is given all of it."""
 
     def __post_init__(self) -> None:
-        for index, message in enumerate(self.messages):
-            if message.role not in ROLES:
-                raise ValueError(f"messages[{index}].role is {message.role!r}; it must be one of {', '.join(ROLES)}")
-            if not message.text.strip():
-                raise ValueError(f"messages[{index}].text is empty; leave the message out")
-
-    def with_user(self, text: str) -> Conversation:
-        """The caller said this. Blank text changes nothing.
-
-        If nothing has been heard in answer to what they said before, it is one message: text that begins with the old
-        words (a reopened turn) takes its place, other text is added to it.
-        """
-        text = text.strip()
-        last = self.messages[-1] if self.messages else None
-        if not text or last is None or last.role != "user":
-            return self._with(Message("user", text))
-        old = spoken_words(last.text)
-        if not old or spoken_words(text)[: len(old)] != old:
-            text = f"{last.text} {text}"
-        return Conversation((*self.messages[:-1], Message("user", text)))
-
-    def with_assistant_heard(self, text: str, *, interrupted: bool = False) -> Conversation:
-        """The agent said this and it was heard; ``interrupted``: it would have said more. Blank text changes nothing."""
-        text = text.strip()
-        last = self.messages[-1] if self.messages else None
-        if not text or last is None or last.role != "assistant":
-            return self._with(Message("assistant", text, interrupted))
-        return Conversation((*self.messages[:-1], Message("assistant", f"{last.text} {text}", interrupted)))
-
-    def _with(self, message: Message) -> Conversation:
-        return Conversation((*self.messages, message)) if message.text else self
-
-    def to_json(self) -> str:
-        """The conversation as JSON, for :meth:`from_json`."""
-        return msgspec.json.encode(_Saved(FORMAT, self.messages)).decode()
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Conversation:
-        """A saved conversation. Raises ValueError that names the field that is wrong."""
-        try:
-            saved = msgspec.json.decode(text, type=_Saved)
-            if saved.version != FORMAT:
-                raise ValueError(f"version is {saved.version}; this voiceflow reads version {FORMAT}")
-            return cls(saved.messages)
-        except ValueError as error:  # msgspec's own errors are ValueErrors and name the place, like `$.messages[0].role`
-            raise ValueError(f"not a saved conversation: {error}") from error
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ValueError(f"ContextOptions: max_tokens is {self.max_tokens}; it must be 1 or more, or None for no limit")
 
 
 class Context(Processor):
-    """Keeps the conversation and asks for replies. Instant.
+    """Keeps the conversation and asks for replies. Instant. Its place is before the language model; reports go on upstream.
 
-    ``system``: instructions that precede each request. ``conversation``: one to carry on. Replies are numbered from 1
-    by ``ContextFrame.utterance``, and what was heard of each is committed once. What is said without being
-    asked for (``SayFrame``) has number 0. A reply that a ``SayFrame`` cut in two is reported, and committed, in two parts.
+    ``system``: instructions that precede each request, or an ``Agent`` with instructions and tools. ``conversation``: one
+    to carry on. ``tools``: what the model may call. ``HandOverFrame`` puts another agent in the place of this one. Replies are numbered from 1 by ``ContextFrame.utterance``, and what was heard of each is committed once. What is
+    said without being asked for (``SayFrame``) has number 0. A reply that a ``SayFrame`` cut in two is reported, and
+    committed, in two parts.
 
-    At most one reply is under way: a turn that ends while one is interrupts it first. Reports go on upstream.
+    At most one reply is under way: a turn that ends while one is interrupts it first. A reply with calls is under way
+    until they have their results and ``ToolsDone`` says so; then one more is asked for, which is told of them. That does
+    not happen if the reply was interrupted, but the results are kept: the next request has them.
     """
 
-    def __init__(self, system: str = "", conversation: Conversation | None = None) -> None:
-        self.system = system
-        self.conversation = conversation or Conversation()
-        self._utterance = 0  # the last reply that was asked for
-        self._under_way = False
-        self._committed = 0  # the utterance committed last: two sinks may report the same
+    def __init__(
+        self,
+        system: str | Agent = "",
+        conversation: Conversation | None = None,
+        options: ContextOptions | None = None,
+        *,
+        tools: Sequence[ToolSpec] = (),
+    ) -> None:
+        agent = system if isinstance(system, Agent) else None
+        self.system = agent.system if agent else str(system)
+        self.options = options or ContextOptions()
+        self.tools = (*(known.spec for known in agent.tools), *tools) if agent else tuple(tools)
+        self._commits = Commits(conversation)
+        self._meter = TokenMeter(self.options.count_tokens)
 
-    def process(self, frame: TurnEnded | PlaybackStopped) -> Iterator[ContextFrame | InterruptFrame | PlaybackStopped]:
-        """Commit the caller's turn and ask for a reply; or commit what was heard. A blank turn asks for nothing."""
-        if isinstance(frame, PlaybackStopped):
-            self._commit(frame.heard)
-            yield frame
-            return
-        if not frame.text.strip():
-            return
-        if self._under_way:
-            yield InterruptFrame(reason=f"the caller's next turn replaces reply {self._utterance}")
-        self.conversation = self.conversation.with_user(frame.text)
-        self._utterance += 1
-        self._under_way = True
-        yield ContextFrame(messages=self.messages(), utterance=self._utterance)
+    # -------------------------------------------------------------------------------- what an application sees
+
+    @property
+    def conversation(self) -> Conversation:
+        """What is committed. May be set: to a summary of it, say. What is under way goes on at its end."""
+        return self._commits.conversation
+
+    @conversation.setter
+    def conversation(self, conversation: Conversation) -> None:
+        self._commits.begin_anew(conversation)
+
+    @property
+    def heard_so_far(self) -> Conversation:
+        """The conversation with the words heard of what is being said now: what to save in the middle of a call."""
+        return self._commits.so_far()
+
+    @property
+    def spent(self) -> Spent:
+        """Tokens that the call has cost so far, as far as the model says (``LLMUsage``)."""
+        return self._meter.spent
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens the next request takes, unless it is shortened."""
+        return self._count(self.conversation)
 
     def messages(self) -> tuple[Message, ...]:
-        """What the language model is given: the instructions, then the conversation."""
-        instructions = (Message("system", self.system),) if self.system else ()
-        return instructions + self.conversation.messages
+        """What the language model would be given now, unless it is shortened: the instructions, then the conversation."""
+        return self._request(self.conversation)
+
+    def add_user(self, text: str = "", media: Sequence[Media] = ()) -> None:
+        """Add what the caller sent: a picture, say. No reply is asked for; the next one is told of it."""
+        self._commits.add(text, media, self._now)
+
+    # --------------------------------------------------------------------------------------------- the node
+
+    def process(
+        self, frame: TurnEnded | PlaybackStopped | WordsHeard | ToolStarted | ToolResultFrame | ToolsDone | HandOverFrame | LLMUsage
+    ) -> Iterator[
+        ContextFrame
+        | InterruptFrame
+        | ErrorFrame
+        | AgentChanged
+        | SayFrame
+        | PlaybackStopped
+        | WordsHeard
+        | ToolStarted
+        | ToolResultFrame
+        | ToolsDone
+        | HandOverFrame
+        | LLMUsage
+    ]:
+        """Commit the caller's turn and ask for a reply; or commit what a report says. A blank turn asks for nothing."""
+        commits = self._commits
+        if isinstance(frame, TurnEnded):
+            if not frame.text.strip():
+                return
+            if commits.under_way:
+                yield InterruptFrame(reason=f"the caller's next turn replaces reply {commits.utterance}")
+            commits.turn(frame.text, self._now, continues=frame.continues)
+            yield from self._ask(commits.conversation)
+            return
+        if isinstance(frame, HandOverFrame):
+            yield from self._hand_over(frame.hand_over)
+            yield frame
+            return
+        self._take(frame)
+        yield frame
+        if isinstance(frame, ToolResultFrame | ToolsDone) and commits.follow_up_due:
+            yield from self._ask(commits.so_far(commits.utterance))
+
+    @property
+    def _now(self) -> float:
+        """0 while there is no call: the conversation of one may be prepared before it and completed after it."""
+        session = self._session
+        return session.time() if session is not None and session.state not in ("new", "ended") else 0.0
+
+    def _take(self, report: Report) -> None:
+        commits = self._commits
+        if isinstance(report, PlaybackStopped):
+            commits.heard(report.heard, report.at)
+        elif isinstance(report, WordsHeard):
+            commits.words(report.utterance, report.text, report.at)
+        elif isinstance(report, ToolStarted):
+            commits.called(report.utterance, report.call)
+        elif isinstance(report, ToolResultFrame):
+            commits.result(report.utterance, report.call, report.text)
+        elif isinstance(report, ToolsDone):
+            commits.done(report.utterance)
+        else:
+            self._meter.used(report.utterance, report.prompt_tokens, report.completion_tokens)
+
+    def _hand_over(self, over: HandOver) -> Iterator[AgentChanged | SayFrame]:
+        """The next reply is another agent's. With a greeting that is what they say, and no reply is asked for."""
+        agent, commits = over.to, self._commits
+        self.system = "\n".join(filter(None, [agent.system, over.note]))
+        self.tools = tuple(known.spec for known in agent.tools)
+        commits.hand_over(carried(commits.conversation, over.carry), asks=not agent.greeting)
+        yield AgentChanged(name=agent.name, voice=agent.voice, utterance=commits.utterance + 1)
+        if agent.greeting:
+            yield SayFrame(agent.greeting)
 
     def on_interrupt(self, interrupt: Interruption) -> None:
         """Commit what had been heard; the sinks, which come before, have filled it in."""
-        for heard in interrupt.heard:
-            self._commit(heard)
-        self._under_way = False
+        self._commits.interrupted(interrupt.heard, interrupt.at)
 
-    def _commit(self, heard: Heard) -> None:
-        if heard.utterance and heard.utterance == self._committed:
-            return
-        self._committed = heard.utterance
-        if heard.utterance == self._utterance:
-            self._under_way = False
-        self.conversation = self.conversation.with_assistant_heard(heard.text, interrupted=not heard.complete)
+    async def stop(self) -> None:
+        """The call is over, perhaps in the middle of a word: commit what was heard."""
+        self._commits.finish()
+
+    def _ask(self, conversation: Conversation) -> Iterator[ContextFrame | ErrorFrame]:
+        frame = f"request {self._commits.ask()}"
+        try:
+            conversation = self._shortened(conversation)
+        except Exception as error:  # of the application's own functions; the caller must have an answer all the same
+            what = f"shortening the conversation failed, all of it is used: {type(error).__name__}: {error}"
+            log.error("%s: %s", self.name, what, exc_info=error)
+            yield ErrorFrame(node=self.name, frame=frame, error=what)
+        messages, utterance = self._request(conversation), self._commits.utterance
+        self._meter.asked(utterance, messages, self.tools)
+        yield ContextFrame(messages=messages, utterance=utterance, tools=self.tools)
+
+    def _shortened(self, conversation: Conversation) -> Conversation:
+        limit = self.options.max_tokens
+        if limit is None or self._count(conversation) <= limit:
+            return conversation
+        shorter = self.options.shorten(conversation, limit, self._count)
+        if not isinstance(shorter, Conversation):
+            raise TypeError(f"shorten() gave {type(shorter).__name__}, not a Conversation")
+        return shorter
+
+    def _request(self, conversation: Conversation) -> tuple[Message, ...]:
+        instructions = (Message("system", self.system),) if self.system else ()
+        return instructions + conversation.messages
+
+    def _count(self, conversation: Conversation) -> int:
+        return self._meter.tokens(self._request(conversation), self.tools)

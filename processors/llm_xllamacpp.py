@@ -16,7 +16,7 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,13 +25,13 @@ import xllamacpp  # type: ignore[import-untyped]  # it ships no annotations; Lla
 
 from voiceflow import models
 from voiceflow.errors import ModelError
-from voiceflow.frames import ContextFrame, LLMEnded, LLMStarted, LLMTextFrame
+from voiceflow.frames import ContextFrame, LLMEnded, LLMStarted, LLMTextFrame, LLMUsage
 from voiceflow.interruption import Interruption
-from voiceflow.messages import Message
+from voiceflow.messages import Image, Message, ToolCall
 from voiceflow.processor import Processor
 from voiceflow.processors.once import once_per_process
 
-__all__ = ["LlamaLLM", "LlamaOptions", "LlamaServer", "LlamaUsage", "open_server", "thread_count"]
+__all__ = ["LlamaLLM", "LlamaOptions", "LlamaServer", "in_words", "open_server", "thread_count"]
 
 log = logging.getLogger("voiceflow")
 
@@ -76,29 +76,23 @@ class LlamaOptions:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class LlamaUsage:
-    """Tokens of one reply: read from the prompt, found in the cache instead, and written."""
-
-    prompt_tokens: int
-    cached_tokens: int
-    reply_tokens: int
-
-
 class LlamaLLM(Processor):
     """Answers a conversation, token by token.
 
     ``model`` is a model's name or the path of a ``.gguf`` file of your own; it is opened once in a process. ``LLMEnded``
     follows ``LLMStarted`` however short the reply, unless it is cancelled. When cancelled, llama.cpp stops after the
-    token (of a prompt: the PREFILL_STEP tokens) it is at, and the next reply waits for that.
+    token (of a prompt: the PREFILL_STEP tokens) it is at, and the next reply waits for that. ``LLMUsage`` tells the
+    tokens of a reply that was written to its end; those found in the prompt cache count as read.
+
+    It cannot see, hear or call tools: an image is put to it as the text of its ``alt``, a sound as its length, and the
+    calls and results of another model as sentences in brackets, so that a conversation can be carried over.
 
     Raises ModelError: from start() if the model cannot be opened, from process() if llama.cpp refuses the conversation.
     """
 
     def __init__(self, model: str | Path = DEFAULT_MODEL, options: LlamaOptions | None = None) -> None:
         self.options = options or LlamaOptions()
-        self.usage: LlamaUsage | None = None
-        """Of the last reply that was written to its end."""
+        self._usage: tuple[int, int] | None = None  # of the reply written last: tokens read and written
         self._model = model
         self._server: LlamaServer | None = None
         self._generation: _Generation | None = None
@@ -121,9 +115,10 @@ class LlamaLLM(Processor):
         if self._generation is not None:
             self._generation.stop()
 
-    async def process(self, frame: ContextFrame) -> AsyncIterator[LLMStarted | LLMTextFrame | LLMEnded]:
+    async def process(self, frame: ContextFrame) -> AsyncIterator[LLMStarted | LLMTextFrame | LLMUsage | LLMEnded]:
         """The reply to a conversation."""
         failure: ModelError | None = None
+        self._usage = None
         yield LLMStarted(utterance=frame.utterance)
         try:
             async with contextlib.aclosing(self._write(frame.messages, self.options.max_tokens)) as pieces:
@@ -131,6 +126,8 @@ class LlamaLLM(Processor):
                     yield LLMTextFrame(text=piece, utterance=frame.utterance)
         except ModelError as error:
             failure = error
+        if self._usage is not None:
+            yield LLMUsage(utterance=frame.utterance, prompt_tokens=self._usage[0], completion_tokens=self._usage[1])
         # The end comes after a failure too: what was written so far is spoken and the utterance closed.
         yield LLMEnded(utterance=frame.utterance)
         if failure is not None:
@@ -154,11 +151,10 @@ class LlamaLLM(Processor):
                     conversation = _Conversation(conversation.fixed, conversation.turns[left_out:])
 
     def _conversation(self, messages: Sequence[Message]) -> _Conversation:
-        said = [message for message in messages if message.text.strip()]
-        system = [message for message in said if message.role == "system"]
+        system = [message for message in messages if message.role == "system" and message.text.strip()]
         if not system and self.options.system:
             system = [Message("system", self.options.system)]
-        turns = [message for message in said if message.role != "system"]
+        turns = in_words([message for message in messages if message.role != "system"])
         return _Conversation([*system, *self.options.examples], turns or [Message("user", "")])
 
     async def _generate(self, conversation: _Conversation, max_tokens: int) -> AsyncGenerator[str, None]:
@@ -172,7 +168,7 @@ class LlamaLLM(Processor):
                 if text:
                     begun = True
                     yield text
-            self.usage = generation.usage
+            self._usage = generation.usage
         finally:
             await generation.stopped()
             self._generation = None
@@ -196,7 +192,7 @@ class _Generation:
     """
 
     def __init__(self, server: LlamaServer, request: dict[str, Any], max_tokens: int, in_thread: InThread) -> None:
-        self.usage: LlamaUsage | None = None
+        self.usage: tuple[int, int] | None = None
         self._server = server
         self._request = request
         self._loop = asyncio.get_running_loop()
@@ -269,7 +265,7 @@ class _Generation:
             if text and not self._stop.is_set():
                 self._give(text)
         if timings := part.get("timings"):
-            self.usage = LlamaUsage(timings["prompt_n"] + timings["cache_n"], timings["cache_n"], timings["predicted_n"])
+            self.usage = timings["prompt_n"] + timings["cache_n"], timings["predicted_n"]
 
     def _give(self, item: str | ModelError | None) -> None:
         try:
@@ -295,6 +291,34 @@ class _Conversation:
 
     fixed: Sequence[Message]
     turns: Sequence[Message]
+
+
+def in_words(messages: Sequence[Message]) -> list[Message]:
+    """A conversation as plain texts of user and assistant in turn, for a model that knows nothing else. Blank ones are left out."""
+    calls = {call.id: call for message in messages for call in message.calls}
+    said: list[Message] = []
+    for message in messages:
+        role, text = ("assistant" if message.role == "assistant" else "user"), _words(message, calls)
+        if said and text and said[-1].role == role:
+            said[-1] = Message(role, f"{said[-1].text}\n{text}")
+        elif text:
+            said.append(Message(role, text))
+    return said
+
+
+def _words(message: Message, calls: Mapping[str, ToolCall]) -> str:
+    """An interruption is not marked: a small model would write the mark itself."""
+    if message.role == "tool":
+        name = calls[message.call_id].name if message.call_id in calls else "the tool"
+        return f"[{name} says: {message.text.strip()}]"
+    parts = [message.text.strip()]
+    for item in message.media:
+        if isinstance(item, Image):
+            parts.append(f"[an image: {item.alt}]" if item.alt else "[an image]")
+        else:
+            parts.append(f"[a sound of {item.seconds:.0f} s]")
+    parts += [f"[{call.name} is asked: {call.arguments}]" for call in message.calls]
+    return " ".join(filter(None, parts))
 
 
 def _request(conversation: _Conversation, max_tokens: int, options: LlamaOptions) -> dict[str, Any]:

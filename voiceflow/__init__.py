@@ -6,7 +6,7 @@ from voiceflow import frames
 from voiceflow.errors import ContractError, ModelError, NodeError, PipelineError, SessionError, VoiceflowError
 from voiceflow.frames import *  # noqa: F403 - the frames are the vocabulary; their own __all__ says which
 from voiceflow.interruption import Interruption
-from voiceflow.messages import AudioClip, Image, Message, ToolCall
+from voiceflow.messages import AudioClip, Image, Message, ToolCall, ToolSpec
 from voiceflow.pipeline import Pipeline
 from voiceflow.processor import Processor, processor
 from voiceflow.session import NodeState, Session, SessionOptions
@@ -29,6 +29,7 @@ __all__ = [
     "SessionError",
     "SessionOptions",
     "ToolCall",
+    "ToolSpec",
     "VoiceflowError",
     "processor",
 ]

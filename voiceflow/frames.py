@@ -8,11 +8,9 @@ Some facts stand beside a type as class variables, so that nobody decides them p
 * ``live``: True for sound that is happening now, which is dropped rather than made to wait.
 * ``perishable``: True for what an interrupt makes meaningless although it is not in the agent's lane: a hold.
 
-and one is a field of each frame: ``epoch``, the number of interrupts the session had seen when the work that
-made the frame began. The engine writes it; authors leave it alone.
+and one is a field of each frame: ``epoch``, how many interrupts there had been when the work that made it began. The engine writes it.
 
-A plugin adds a type by subclassing the nearest one here. Frames are msgspec structs, so
-``msgspec.msgpack.encode(frame)`` is their wire form. Times (``pts``, ``at``) are seconds on the session's clock.
+A plugin adds a type by subclassing the nearest one. ``msgspec.msgpack.encode(frame)`` is the wire form. Times are seconds on the session's clock.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from voiceflow.messages import Message, ToolCall
+from voiceflow.messages import Message, ToolCall, ToolSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,8 +57,10 @@ __all__ = [
     "StartFrame",
     "TextFrame",
     "ToolCallFrame",
+    "ToolProgress",
     "ToolResultFrame",
     "ToolStarted",
+    "ToolsDone",
     "TranscriptFrame",
     "Travels",
     "TurnEnded",
@@ -189,8 +189,7 @@ class TextFrame(Frame, frozen=True):
 class TranscriptFrame(TextFrame, frozen=True):
     """What the caller said, as far as it is known.
 
-    ``stable``: how many leading words will not change any more (all of them when ``final``). ``endpoint``: the
-    recogniser holds that the caller has finished.
+    ``stable``: so many leading words will not change any more. ``endpoint``: the recogniser holds that the caller has finished.
     """
 
     lane = Lane.USER
@@ -311,6 +310,7 @@ class ContextFrame(ControlFrame, frozen=True):
     lane = Lane.AGENT
     messages: tuple[Message, ...] = ()
     utterance: int = 0
+    tools: tuple[ToolSpec, ...] = ()
 
 
 class LLMStarted(ControlFrame, frozen=True):
@@ -352,12 +352,28 @@ class ToolStarted(ControlFrame, frozen=True):
     utterance: int = 0
 
 
+class ToolProgress(ControlFrame, frozen=True):
+    """How far a tool is, in its own words."""
+
+    travels = Travels.UP
+    call: ToolCall
+    text: str
+    utterance: int = 0
+
+
 class ToolResultFrame(ControlFrame, frozen=True):
     """The one result of a call, as the text that the model will read."""
 
     travels = Travels.UP
     call: ToolCall
     text: str
+    utterance: int = 0
+
+
+class ToolsDone(ControlFrame, frozen=True):
+    """The reply is complete and every call in it has its result: it is to go on."""
+
+    travels = Travels.UP
     utterance: int = 0
 
 

@@ -1,9 +1,10 @@
-"""What tests of speech nodes share: recordings of people, and models that are fetched once by hand."""
+"""What tests of nodes share: recordings of people, models that are fetched once by hand, and what a valid history is."""
 
 from __future__ import annotations
 
+import json
 import wave
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from voiceflow.frames import InputAudioFrame
+from voiceflow.messages import Message
 from voiceflow.models import ModelStore
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -55,3 +57,30 @@ def frames() -> Callable[..., list[InputAudioFrame]]:
         ]
 
     return cut
+
+
+@pytest.fixture(scope="session")
+def why_invalid() -> Callable[[Sequence[Message]], str]:
+    """Why the strictest provider would refuse this history; "" if it would not. Written down anew, not taken from the code."""
+
+    def look(messages: Sequence[Message]) -> str:
+        texts = [(m.role, m.text.strip(), m.calls, m.call_id, m.media) for m in messages]
+        ids = [call.id for m in messages for call in m.calls]
+        if len(ids) != len(set(ids)) or "" in ids:
+            return f"call ids {ids}"
+        if sorted(ids) != sorted(m.call_id for m in messages if m.role == "tool"):
+            return "calls and results do not match one to one"
+        for index, (role, text, calls, _, media) in enumerate(texts):
+            if role not in ("user", "assistant", "tool"):
+                return f"role {role!r}"
+            if role != "tool" and not text and not calls and not media:
+                return f"message {index} is empty"
+            if [call.id for call in calls] != [t[3] for t in texts[index + 1 : index + 1 + len(calls)]]:
+                return f"the results of message {index} do not stand behind it"
+            if index and role != "tool" and texts[index - 1][0] == role:
+                return f"messages {index - 1} and {index} are both of the {role}"
+            if not all(isinstance(json.loads(call.arguments), dict) for call in calls):
+                return f"arguments in message {index}"
+        return ""
+
+    return look

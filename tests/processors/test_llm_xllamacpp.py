@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 import textwrap
@@ -15,12 +16,13 @@ import pytest
 
 pytest.importorskip("xllamacpp", reason="pip install xllamacpp")
 
-from voiceflow.frames import ContextFrame, ErrorFrame, Frame, InterruptFrame, LLMEnded, LLMStarted, LLMTextFrame
-from voiceflow.messages import Message
+from voiceflow.frames import ContextFrame, ErrorFrame, Frame, InterruptFrame, LLMEnded, LLMStarted, LLMTextFrame, LLMUsage
+from voiceflow.messages import AudioClip, Image, Message, ToolCall
 from voiceflow.pipeline import Pipeline
 from voiceflow.processor import Processor
 from voiceflow.processors import llm_xllamacpp
-from voiceflow.processors.llm_xllamacpp import LlamaLLM, LlamaOptions, thread_count
+from voiceflow.processors.conversation import Conversation
+from voiceflow.processors.llm_xllamacpp import LlamaLLM, LlamaOptions, in_words, thread_count
 from voiceflow.session import Session
 from voiceflow.testing import Collector, check_processor, no_leaks, run_virtual
 
@@ -37,6 +39,8 @@ class Spy:
         self.most_inside = 0
         self.requests: list[dict[str, Any]] = []
         self.pieces = 0
+        self.read: list[int] = []
+        """Tokens of each prompt that were not in the cache."""
 
     def handle_chat_completions(self, request: dict[str, Any], callback: Callable[[Any], bool]) -> object:
         self.requests.append(request)
@@ -45,6 +49,9 @@ class Spy:
 
         def counted(chunk: Any) -> bool:
             self.pieces += 1
+            for part in chunk if isinstance(chunk, list) else [chunk]:
+                if timings := (json.loads(part) if isinstance(part, str | bytes) else part).get("timings"):
+                    self.read.append(timings["prompt_n"])
             return callback(chunk)
 
         try:
@@ -95,11 +102,17 @@ class Follow(Processor):
 
 
 class Errors(Processor):
+    """Stands before the model, where errors and the cost go."""
+
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.usage: list[LLMUsage] = []
 
-    def process(self, frame: ErrorFrame) -> None:
-        self.texts.append(frame.error)
+    def process(self, frame: ErrorFrame | LLMUsage) -> None:
+        if isinstance(frame, LLMUsage):
+            self.usage.append(frame)
+        else:
+            self.texts.append(frame.error)
 
 
 def run(llm: LlamaLLM, *conversations: tuple[Message, ...], interrupt_at: int | None = None, errors: Errors | None = None) -> list[Frame]:
@@ -139,11 +152,10 @@ def test_the_same_seed_gives_the_same_reply(spy: Spy) -> None:
 
 
 def test_no_more_than_max_tokens_are_written(spy: Spy) -> None:
-    """A reply that would go on ends at its limit, and is counted."""
-    llm = LlamaLLM(options=LlamaOptions(max_tokens=7))
-    frames = run(llm, STORY)
-    assert llm.usage is not None
-    assert llm.usage.reply_tokens == 7
+    """A reply that would go on ends at its limit."""
+    errors = Errors()
+    frames = run(LlamaLLM(options=LlamaOptions(max_tokens=7)), STORY, errors=errors)
+    assert [usage.completion_tokens for usage in errors.usage] == [7]
     assert isinstance(frames[-1], LLMEnded)
     assert 1 <= len(frames) - 2 <= 7
 
@@ -168,11 +180,11 @@ def test_the_system_prompt_has_been_read_before_the_first_question(spy: Spy) -> 
     """System prompt and examples go before the conversation; of the first request only the question is left to read."""
     system = "You are Ava, a friendly voice assistant. " * 12
     examples = (Message("user", "What is the capital of Spain?"), Message("assistant", "The capital of Spain is Madrid."))
-    llm = LlamaLLM(options=LlamaOptions(system=system, examples=examples, max_tokens=3))
-    run(llm, QUESTION)
-    assert llm.usage is not None
-    assert llm.usage.prompt_tokens > 120
-    assert llm.usage.prompt_tokens - llm.usage.cached_tokens < 20
+    errors = Errors()
+    run(LlamaLLM(options=LlamaOptions(system=system, examples=examples, max_tokens=3)), QUESTION, errors=errors)
+    (usage,) = errors.usage
+    assert usage.prompt_tokens > 120
+    assert spy.read[-1] < 20
     roles = [message["role"] for message in spy.requests[-1]["messages"]]
     assert roles == ["system", "user", "assistant", "user"]
 
@@ -181,6 +193,37 @@ def test_a_conversation_with_a_system_message_keeps_its_own(spy: Spy) -> None:
     """The option's system prompt stands aside, and messages without text are left out."""
     run(LlamaLLM(options=LlamaOptions(system="unused", max_tokens=2)), (Message("system", "own"), Message("assistant", " "), *QUESTION))
     assert [message["content"] for message in spy.requests[-1]["messages"]] == ["own", QUESTION[0].text]
+
+
+def test_each_reply_says_what_it_cost(spy: Spy) -> None:
+    """The model's own numbers, one report a reply that was written to its end, with its number; none for a cut one."""
+    errors = Errors()
+    run(LlamaLLM(options=LlamaOptions(max_tokens=5)), QUESTION, (*QUESTION, Message("assistant", "Canberra."), *STORY), errors=errors)
+    one, two = errors.usage
+    assert (one.utterance, two.utterance) == (1, 2)
+    assert 5 < one.prompt_tokens < two.prompt_tokens < 100
+    assert one.completion_tokens == two.completion_tokens == 5
+    errors = Errors()
+    run(LlamaLLM(options=LlamaOptions(max_tokens=200)), STORY, QUESTION, interrupt_at=3, errors=errors)
+    assert [usage.utterance for usage in errors.usage] == [2]
+
+
+def test_media_and_tools_are_put_in_words(spy: Spy) -> None:
+    """A conversation carried over from another model is read as plain text, roles in turn, interruptions unmarked."""
+    conversation = Conversation().with_user(
+        "what is this", [Image("https://example.org/a.png", "a receipt"), Image("https://x"), AudioClip("u", 3.2)]
+    )
+    conversation = conversation.with_assistant_heard("One mom", interrupted=True).with_tool_calls(
+        ToolCall("a", "look_up", '{"order": 7}'), ToolCall("b", "ask")
+    )
+    conversation = conversation.with_tool_result("a", "shipped").with_user("well?")
+    run(LlamaLLM(options=LlamaOptions(max_tokens=2)), conversation.messages)
+    assert [(message["role"], message["content"]) for message in spy.requests[-1]["messages"]] == [
+        ("user", "what is this [an image: a receipt] [an image] [a sound of 3 s]"),
+        ("assistant", 'One mom [look_up is asked: {"order": 7}] [ask is asked: {}]'),
+        ("user", "[look_up says: shipped]\n[ask says: still running; the result will follow]\nwell?"),
+    ]
+    assert in_words([Message("tool", "x", call_id="gone"), Message("assistant", " ")]) == [Message("user", "[the tool says: x]")]
 
 
 def test_an_interrupt_stops_the_model_before_the_next_reply(spy: Spy) -> None:

@@ -39,8 +39,10 @@ from voiceflow.frames import (
     StartFrame,
     TextFrame,
     ToolCallFrame,
+    ToolProgress,
     ToolResultFrame,
     ToolStarted,
+    ToolsDone,
     TranscriptFrame,
     Travels,
     TurnEnded,
@@ -105,7 +107,9 @@ def test_reports_travel_up_and_all_else_down() -> None:
         ErrorFrame,
         LLMUsage,
         ToolStarted,
+        ToolProgress,
         ToolResultFrame,
+        ToolsDone,
     }
 
 

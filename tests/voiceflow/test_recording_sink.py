@@ -95,3 +95,12 @@ async def test_a_number_that_comes_again_is_another_utterance():
         (kind, base + at) for base in (0.0, 1.0) for kind, at in (("PlaybackStarted", 0), ("WordsHeard", 0.05), ("PlaybackStopped", 0.1))
     ]
     assert [r.heard.text for r in voice.reports if isinstance(r, PlaybackStopped)] == ["a", "b"]
+
+
+async def test_an_utterance_without_a_sound_is_over_at_once():
+    """Nothing could be heard of it, and whoever waits for it is told so."""
+    voice = Voice(UtteranceEnded(utterance=1), 0.5, say("a", utterance=2), UtteranceEnded(utterance=2))
+    await Session(voice >> RecordingSink()).run()
+    stops = [report for report in voice.reports if isinstance(report, PlaybackStopped)]
+    assert [(stop.heard.utterance, stop.heard.text, stop.heard.complete) for stop in stops] == [(1, "", True), (2, "a", True)]
+    assert [stop.at for stop in stops] == pytest.approx([0.0, 0.6])

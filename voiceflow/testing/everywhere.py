@@ -54,7 +54,7 @@ class Probe:
             return
         for sink in self._sinks:
             for played in sink.heard():
-                if played.until > self.interruption.at + 1e-9 and played.frame.utterance <= self._floor:
+                if played.until > self.interruption.at + 1e-9 and self._is_stale(played.frame, played.frame.utterance):
                     self.problems.append(
                         f"stale sound: utterance {played.frame.utterance} heard until {played.until - self.interruption.at:.3f} s after the interrupt"
                     )
@@ -67,14 +67,19 @@ class Probe:
 
     def _see(self, frame: Frame, source: str, target: str) -> None:
         utterance = getattr(frame, "utterance", 0)
-        stale = frame.lane is Lane.AGENT and frame.travels is Travels.DOWN and self._floor is not None and utterance <= self._floor
-        if stale:
+        if frame.lane is Lane.AGENT and frame.travels is Travels.DOWN and self._is_stale(frame, utterance):
             self.problems.append(f"stale {type(frame).__name__} of utterance {utterance} on {source} -> {target}")
         if isinstance(frame, ContextFrame):
             self._newest = max(self._newest, frame.utterance)
         self.deliveries += 1
         if self.at_deliveries and self.deliveries == self.point:
             self._interrupt()
+
+    def _is_stale(self, frame: Frame, utterance: int) -> bool:
+        """By the number of its reply; what was said without being asked for has none, and is known by its epoch only."""
+        if self._floor is None or self._session is None:
+            return False
+        return utterance <= self._floor if utterance else frame.epoch < self._session.epoch
 
     def _interrupt(self) -> None:
         assert self._session is not None

@@ -145,7 +145,8 @@ class RecordingSink(Processor):
         """(when, of which utterance, what) the next thing to report is, or None."""
         if self._open is None:
             if len(self._played) == self._over:
-                return None
+                # One that ended without a sound is over at once.
+                return (self.session.time(), min(self._ended), PlaybackStopped) if self._ended else None
             first = self._played[self._over]
             return first.at, first.frame.utterance, PlaybackStarted
         stretches = self._open_stretches()
