@@ -7,12 +7,19 @@ voice activity         ``vad.SileroVAD``                                   ``hea
 speech to text         ``stt_whisper.WhisperSTT`` (ctranslate2),           ``dictation``, ``segments``,
                        ``stt_pocketsphinx.PocketSphinxSTT``                ``hearing``, ``log_mel``
 end of turn            ``smart_turn.SmartTurn``                            ``log_mel``, ``onnx``
-turn taking            ``turns.Turns``                                     ``turn_machine``, ``turn_options``
-context                ``context.Context``                                 ``context.Conversation``
+turn taking            ``turns.Turns``                                     ``turn_machine``, ``turn_knowledge``,
+                                                                           ``turn_words``, ``turn_options``
+its policies           all in ``turn_policies``                            ``start_policies``, ``end_policies``,
+                                                                           ``turn_evidence``, ``echo``
+a silent caller        ``idle.Idle``
+context                ``context.Context``                                 ``conversation``, ``commits``, ``tokens``
 language model         ``llm_xllamacpp.LlamaLLM`` (xllamacpp)
-text for the voice     ``text.Sentences``                                  ``splitter``, ``boundaries``, ``marks``
-text to speech         ``tts_piper.PiperTTS``, ``tts_kokoro.KokoroTTS``    ``speech``, ``phonemes``, ``spoken``,
-                                                                           ``numerals``, ``onnx_graph``
+text for the voice     ``text.Sentences``                                  ``splitter``, ``boundaries``, ``marks``,
+                                                                           ``filters``, ``markdown``
+figures in words       ``spoken_forms.SpokenForms``                        ``spoken``, ``readings``,
+                                                                           ``numerals`` (unicode_rbnf), ``lexicon``
+text to speech         ``tts_piper.PiperTTS``, ``tts_kokoro.KokoroTTS``    ``speech``, ``phonemes``, ``lexicon``,
+                                                                           ``spoken``, ``onnx_graph``
 =====================  ==================================================  =====================================
 
 ``once`` loads a model once per process, however many sessions ask for it.

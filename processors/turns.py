@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from voiceflow.frames import (
     EndFrame,
+    FloorReleased,
+    FloorTaken,
     HoldFrame,
     InterruptFrame,
     PlaybackStarted,
@@ -20,27 +22,42 @@ from voiceflow.frames import (
     ResumeFrame,
     SpeechStarted,
     SpeechStopped,
+    ToolResultFrame,
+    ToolStarted,
     TranscriptFrame,
     TurnEnded,
     TurnScored,
     TurnStarted,
+    WordsHeard,
 )
 from voiceflow.processor import Processor
-from voiceflow.processors.turn_machine import Decision, State, TurnMachine
-from voiceflow.processors.turn_options import BACKCHANNELS, TurnOptions
+from voiceflow.processors.end_policies import EndPolicy
+from voiceflow.processors.start_policies import StartPolicy
+from voiceflow.processors.turn_machine import Decision, Signal, State, TurnMachine
+from voiceflow.processors.turn_options import TurnOptions, TurnPolicyFrame
 
 if TYPE_CHECKING:
     from voiceflow.interruption import Interruption
 
-__all__ = ["BACKCHANNELS", "State", "TurnMachine", "TurnOptions", "Turns"]
+__all__ = ["State", "TurnMachine", "TurnOptions", "TurnPolicyFrame", "Turns"]
+
+_EDGES = (SpeechStarted, SpeechStopped)
+_REPORTS = (PlaybackStarted, PlaybackStopped, WordsHeard, ToolStarted, ToolResultFrame)
 
 
 class Turns(Processor):
     """Turn taking, between the recogniser and the context. Instant; it works on the caller's lane, so no interrupt drops it.
 
-    Speech over the agent yields ``HoldFrame`` at once and then ``InterruptFrame`` with ``TurnStarted``, or
-    ``ResumeFrame``. An interrupt from elsewhere is taken as the agent's silence. ``EndFrame`` ends an open turn with
-    the words that are known. Playback reports go on upstream.
+    By its options, speech over the agent yields ``HoldFrame`` at once and then ``InterruptFrame`` with ``TurnStarted``, or
+    ``ResumeFrame``. An interrupt from elsewhere is taken as the agent's silence. Each ``TurnStarted`` is followed by one
+    ``TurnEnded``, with empty text if nothing was said. ``EndFrame`` ends an open turn with the words that are known.
+    Reports go on upstream, and the edges of speech downstream, behind what they led to.
+
+    ``FloorTaken`` and ``FloorReleased`` (push to talk) and ``TurnPolicyFrame`` come from any node before this one, or
+    from the application: ``Session(pipeline, inputs=[FloorTaken, FloorReleased, TurnPolicyFrame])``.
+
+    A node that answers with ``SayFrame`` instead of a model numbers it (``utterance=1`` and so on): number 0 is what is said
+    without being asked for, and leaves a question that is being thought of unanswered.
     """
 
     def __init__(self, options: TurnOptions | None = None) -> None:
@@ -49,14 +66,43 @@ class Turns(Processor):
         self._wake = asyncio.Event()
 
     def process(
-        self, frame: SpeechStarted | SpeechStopped | TranscriptFrame | TurnScored | PlaybackStarted | PlaybackStopped | EndFrame
-    ) -> Iterator[TurnStarted | TurnEnded | HoldFrame | ResumeFrame | InterruptFrame | PlaybackStarted | PlaybackStopped]:
+        self,
+        frame: SpeechStarted
+        | SpeechStopped
+        | TranscriptFrame
+        | TurnScored
+        | FloorTaken
+        | FloorReleased
+        | TurnPolicyFrame
+        | PlaybackStarted
+        | PlaybackStopped
+        | WordsHeard
+        | ToolStarted
+        | ToolResultFrame
+        | EndFrame,
+    ) -> Iterator[
+        TurnStarted
+        | TurnEnded
+        | HoldFrame
+        | ResumeFrame
+        | InterruptFrame
+        | SpeechStarted
+        | SpeechStopped
+        | PlaybackStarted
+        | PlaybackStopped
+        | WordsHeard
+        | ToolStarted
+        | ToolResultFrame
+    ]:
         """See the class."""
-        now = self.session.time()
-        self._decided += self.machine.finish(now) if isinstance(frame, EndFrame) else self.machine.step(frame, now)
-        self._wake.set()
+        was_speaking = self.machine.caller.speaking
+        if isinstance(frame, EndFrame):
+            self._decided += self.machine.finish(self.session.time())
+        else:
+            self._take(frame)
         yield from self._decisions()
-        if isinstance(frame, PlaybackStarted | PlaybackStopped):
+        # An edge may come by two ways, from the detector itself and past the recogniser; it goes on once.
+        if isinstance(frame, _REPORTS) or (isinstance(frame, _EDGES) and self.machine.caller.speaking is not was_speaking):
             yield frame
 
     async def run(self) -> AsyncIterator[TurnStarted | TurnEnded | HoldFrame | ResumeFrame | InterruptFrame]:
@@ -66,6 +112,16 @@ class Turns(Processor):
             self._decided += self.machine.tick(self.session.time())
             for decision in self._decisions():
                 yield decision
+
+    def use(
+        self, *, start: StartPolicy | None = None, barge_in: StartPolicy | None = None, end: EndPolicy | None = None, once: bool = False
+    ) -> None:
+        """The same as a ``TurnPolicyFrame``, from code that has the node at hand. At work from the next signal on."""
+        self._take(TurnPolicyFrame(start=start, barge_in=barge_in, end=end, once=once))
+
+    def _take(self, signal: Signal) -> None:
+        self._decided += self.machine.step(signal, self.session.time())
+        self._wake.set()
 
     async def _sleep(self) -> None:
         """Until the machine's deadline, or a signal that may have moved it."""
@@ -82,5 +138,5 @@ class Turns(Processor):
 
     def on_interrupt(self, interrupt: Interruption) -> None:
         """The agent is silent now, whoever wanted it."""
-        self.machine.interrupted(interrupt.at, heard=any(heard.text for heard in interrupt.heard))
+        self.machine.interrupted(interrupt.at, interrupt.heard)
         self._wake.set()
