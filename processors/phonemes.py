@@ -26,6 +26,7 @@ import gruut_lang_en  # type: ignore[import-untyped]  # ships no stubs; only get
 import pycrfsuite  # type: ignore[import-untyped]  # ships no stubs; only Tagger.open() and tag() are used
 
 from voiceflow.errors import ModelError
+from voiceflow.processors.lexicon import Lexicon, Pronunciation
 from voiceflow.processors.spoken import PAUSES, say
 
 __all__ = ["SpokenWord", "load", "phonemes"]
@@ -43,11 +44,23 @@ class SpokenWord:
     ipa: str
 
 
-def phonemes(text: str) -> list[SpokenWord]:
-    """The written words of ``text`` with their phonemes. Never raises for any text; the first call loads the lexicon."""
+def phonemes(text: str, own: Lexicon | None = None) -> list[SpokenWord]:
+    """The written words of ``text`` with their phonemes. Never raises for any text; the first call loads the lexicon.
+
+    ``own``: pronunciations that go before all others.
+    """
     entries = say(text)
-    units = [[_pronounce(word) for word in spoken.split()] for _, spoken in entries]
+    units = [_own(found) if own and (found := own.find(written)) else _sounds(spoken) for written, spoken in entries]
     return [SpokenWord(written, _assemble(sounds)) for (written, _), sounds in zip(entries, _link(units), strict=True)]
+
+
+def _sounds(spoken: str) -> list[str]:
+    return [_pronounce(word) for word in spoken.split()]
+
+
+def _own(found: Pronunciation) -> list[str]:
+    sounds = found.ipa.split() or [sound for _, spoken in say(found.spelling) for sound in _sounds(spoken)]
+    return sounds + ([_POSSESSIVE] if found.possessive else []) + ([found.mark] if found.mark else [])
 
 
 def load() -> None:

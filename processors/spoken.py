@@ -1,8 +1,8 @@
 """How a written word is said: "$12.50," is "twelve dollars and fifty cents ,". English, as Americans read it.
 
 The one rule: one written word (what stands between white space) gives one entry, so that what was heard can be told
-in the words as they were written. Pure text in, text out; no library. A number library was weighed: ``inflect`` (MIT)
-takes two seconds to import and knows neither money, times, years nor telephone numbers; num2words is LGPL.
+in the words as they were written. That is why no library does it: those there are (NeMo's grammars and what is made of
+them) give one text for another, and which word became which is lost. The numbers' words are a library's (``numerals``).
 
 In what is said, a capital letter alone is the letter's name ("F B I"); everything else is lower case. The marks
 ``, . ; : ! ?`` stand by themselves and mean a pause.
@@ -14,22 +14,15 @@ import re
 import unicodedata
 
 from voiceflow.processors.numerals import cardinal, ordinal, say_decimal, say_digits, say_whole, say_year, value
+from voiceflow.processors.readings import UNIT_PHRASES, UNITS, address, beside, date, month, plural, telephone
 
-__all__ = ["PAUSES", "say"]
+__all__ = ["PAUSES", "say", "split_mark"]
 
 PAUSES = ",.;:!?"
 
 _MONEY = {"$": ("dollar", "cent"), "£": ("pound", "penny"), "€": ("euro", "cent"), "¥": ("yen", "sen"), "₹": ("rupee", "paisa")}
-_PLURALS = {"penny": "pence", "yen": "yen", "sen": "sen", "paisa": "paise", "foot": "feet", "inch": "inches"}
 _SCALE_WORDS = {"hundred", "thousand", "million", "billion", "trillion"}
 _SCALE_LETTERS = {"k": "thousand", "m": "million", "b": "billion", "bn": "billion", "t": "trillion"}
-_UNITS = {
-    "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "mi": "mile", "ft": "foot", "in": "inch",
-    "kg": "kilogram", "g": "gram", "mg": "milligram", "lb": "pound", "lbs": "pound", "oz": "ounce", "l": "liter", "ml": "milliliter",
-    "h": "hour", "hr": "hour", "hrs": "hour", "min": "minute", "mins": "minute", "sec": "second", "secs": "second", "ms": "millisecond",
-    "gb": "gigabyte", "mb": "megabyte", "kb": "kilobyte", "tb": "terabyte",
-}  # fmt: skip
-_UNIT_PHRASES = {"mph": "miles per hour", "kmh": "kilometers per hour", "hz": "hertz", "khz": "kilohertz", "x": "times"}
 _FRACTIONS = {"1/2": "one half", "1/3": "one third", "2/3": "two thirds", "1/4": "one quarter", "3/4": "three quarters"}
 _ABBREVIATIONS = {
     "mr.": "mister", "mrs.": "missus", "ms.": "miz", "dr.": "doctor", "prof.": "professor", "jr.": "junior", "sr.": "senior",
@@ -57,6 +50,9 @@ _RE_RANGE = re.compile(rf"{_NUMBER}(?:\.(\d+))?[-–]{_NUMBER}(?:\.(\d+))?(%?)")
 _RE_DECADE = re.compile(r"(\d{0,2}[1-9])0['’]?s")
 _RE_NUMBER = re.compile(rf"([-−+]?){_NUMBER}(?:\.(\d+))?(%|°[CF]?)?")
 _RE_LONE = re.compile(rf"([-−+]?){_NUMBER}(?:\.(\d+))?([a-z]+)", re.I)
+_RE_VULGAR = re.compile(r"(\d*)([\u00bc-\u00be\u2150-\u215e])([.,;:!?]?)")
+_RE_MONEY_BEHIND = re.compile(rf"([-−+]?){_NUMBER}(?:[.,](\d+))?([$£€¥₹])")
+_RE_COMMA = re.compile(r"([-−+]?)(\d+),(\d{1,2})(%|°[CF]?)?")
 _RE_INITIALS = re.compile(r"(?:[A-Za-z]\.){2,}[A-Za-z]?")
 _RE_RUN = re.compile(r"\d+|[^\W\d_]+(?:['’][^\W\d_]+)*['’]?|.", re.S)
 
@@ -64,11 +60,12 @@ _RE_RUN = re.compile(r"\d+|[^\W\d_]+(?:['’][^\W\d_]+)*['’]?|.", re.S)
 def say(text: str) -> list[tuple[str, str]]:
     """Each written word of ``text`` with what is said for it; "" where nothing is (an emoji, a dash)."""
     written = text.split()
+    telephones = telephone(written)
     said: list[tuple[str, str]] = []
     for index, word in enumerate(written):
         before = written[index - 1] if index else ""
         after = written[index + 1] if index + 1 < len(written) else ""
-        spoken = _say_word(word, before, after)
+        spoken = telephones.get(index) or _say_word(word, before, after)
         if not spoken and said and said[-1][1] and not any(c.isalnum() for c in word) and any(c in "-–—…" for c in word):
             said[-1] = (said[-1][0], _with_pause(said[-1][1]))  # a dash by itself is a pause after the word before it
         said.append((word, spoken))
@@ -83,20 +80,41 @@ def _with_pause(spoken: str) -> str:
 
 
 def _say_word(written: str, before: str, after: str) -> str:
+    if fraction := _RE_VULGAR.fullmatch(written):
+        return _vulgar(fraction)
     word = unicodedata.normalize("NFKC", written).replace("’", "'").replace("‘", "'")
-    core, mark = _split_mark(word)
+    core, mark = split_mark(word)
+    spoken = _beside(core, mark, before, after)
+    if spoken is not None:
+        return f"{spoken} {'' if mark == '.' and after and month(core) else mark}".strip() if spoken else ""
     spoken = _abbreviation(word, core, before, after)
     if spoken is not None:
         # The full stop belongs to the abbreviation, except where nothing follows.
         mark = mark if mark != "." or not after else ""
         return f"{spoken} {mark}".strip()
-    spoken = _currency_tail(core, before) or _numeric(core, after)
+    spoken = _currency_tail(core, before) or address(core) or date(core) or _numeric(core, after)
     if spoken is None:
         spoken = _mixed(core, after)
     return f"{spoken} {mark}".strip() if spoken.strip() else ""
 
 
-def _split_mark(word: str) -> tuple[str, str]:
+def _beside(core: str, mark: str, before: str, after: str) -> str | None:
+    """What its neighbours make of the word; a mark between them parts them, but for the full stop of "Jan."."""
+    left, left_mark = split_mark(before)
+    right = split_mark(after)[0]
+    left = left if not left_mark or (left_mark == "." and month(left)) else ""
+    return beside(core, left, right if not mark or (mark == "." and month(core)) else "")
+
+
+def _vulgar(match: re.Match[str]) -> str:
+    """3½ is "three and one half"."""
+    whole, part, mark = match.groups()
+    top, _, bottom = unicodedata.normalize("NFKC", part).partition("\u2044")
+    said = _FRACTIONS.get(f"{top}/{bottom}") or f"{cardinal(int(top))} {plural(ordinal(int(bottom)), int(top))}"
+    return f"{say_whole(whole)} and {said} {mark}".strip() if whole else f"{said} {mark}".strip()
+
+
+def split_mark(word: str) -> tuple[str, str]:
     """The word without the quotes and brackets about it, and the pause after it."""
     core = word.strip("\"'“”„«»()[]{}<>*_~`…—–-.,;:!?|\\")
     if not core:
@@ -155,23 +173,36 @@ def _money(match: re.Match[str], after: str) -> str:
     unit, small = _MONEY[symbol]
     sign_word = _sign(sign)
     if scale:
-        return f"{sign_word}{say_decimal(whole, fraction)} {_SCALE_LETTERS[scale.lower()]} {_plural(unit, 2)}"
-    if _split_mark(after)[0].lower() in _SCALE_WORDS:
+        return f"{sign_word}{say_decimal(whole, fraction)} {_SCALE_LETTERS[scale.lower()]} {plural(unit, 2)}"
+    if split_mark(after)[0].lower() in _SCALE_WORDS:
         return f"{sign_word}{say_decimal(whole, fraction)}"  # "$5 million": the unit comes with the next word
     amount = say_whole(whole)
-    said = f"{amount} {_plural(unit, value(whole))}"
+    said = f"{amount} {plural(unit, value(whole))}"
     if fraction and len(fraction) != 2:
-        return f"{sign_word}{say_decimal(whole, fraction)} {_plural(unit, 2)}"
+        return f"{sign_word}{say_decimal(whole, fraction)} {plural(unit, 2)}"
     if fraction and int(fraction):
-        cents = f"{cardinal(int(fraction))} {_plural(small, int(fraction))}"
+        cents = f"{cardinal(int(fraction))} {plural(small, int(fraction))}"
         said = f"{said} and {cents}" if value(whole) else cents
     return sign_word + said
 
 
+def _money_behind(match: re.Match[str], after: str) -> str | None:
+    """5€, as written where the sign stands behind."""
+    sign, whole, fraction, symbol = match.groups()
+    as_before = _RE_MONEY.fullmatch(f"{sign}{symbol}{whole}" + (f".{fraction}" if fraction else ""))
+    return _money(as_before, after) if as_before else None
+
+
+def _plain_with_comma(match: re.Match[str], after: str) -> str:
+    """17,5: a decimal comma, since no thousands follow it."""
+    as_point = _RE_NUMBER.fullmatch("{}{}.{}{}".format(*(part or "" for part in match.groups())))
+    return _plain(as_point, after) if as_point else say_digits(match[2] + match[3])
+
+
 def _currency_tail(core: str, before: str) -> str | None:
     """The second half of "$5 million"."""
-    if core.lower() in _SCALE_WORDS and (match := _RE_MONEY.fullmatch(_split_mark(before)[0] or " ")) and not match[5]:
-        return f"{core.lower()} {_plural(_MONEY[match[2]][0], 2)}"
+    if core.lower() in _SCALE_WORDS and (match := _RE_MONEY.fullmatch(split_mark(before)[0] or " ")) and not match[5]:
+        return f"{core.lower()} {plural(_MONEY[match[2]][0], 2)}"
     return None
 
 
@@ -183,7 +214,7 @@ def _time(match: re.Match[str], after: str) -> str:
     elif second is None and not half and not _AM_PM.fullmatch(after.rstrip(",;:!?\"')")):
         said += " o'clock" if int(hour) <= 12 else " hundred"
     if second is not None:
-        said += f" and {cardinal(int(second))} {_plural('second', int(second))}"
+        said += f" and {cardinal(int(second))} {plural('second', int(second))}"
     return said + (f" {half.upper()} M" if half else "")
 
 
@@ -221,10 +252,10 @@ def _plain(match: re.Match[str], after: str) -> str:
 def _measure(match: re.Match[str], after: str) -> str | None:
     sign, whole, fraction, unit = match.groups()
     number, unit = _sign(sign) + say_decimal(whole, fraction), unit if unit in ("m", "M") else unit.lower()
-    if unit in _UNITS:
-        return f"{number} {_plural(_UNITS[unit], 2 if fraction else value(whole))}"
-    if unit in _UNIT_PHRASES:
-        return f"{number} {_UNIT_PHRASES[unit]}"
+    if unit in UNITS:
+        return f"{number} {plural(UNITS[unit], 2 if fraction else value(whole))}"
+    if unit in UNIT_PHRASES:
+        return f"{number} {UNIT_PHRASES[unit]}"
     if unit.lower() in _SCALE_LETTERS:
         return f"{number} {_SCALE_LETTERS[unit.lower()]}"
     return None
@@ -232,6 +263,8 @@ def _measure(match: re.Match[str], after: str) -> str | None:
 
 _READERS = (
     (_RE_MONEY, _money),
+    (_RE_MONEY_BEHIND, _money_behind),
+    (_RE_COMMA, _plain_with_comma),
     (_RE_TIME, _time),
     (_RE_HOUR, _hour),
     (_RE_ORDINAL, _rank),
@@ -244,10 +277,6 @@ _READERS = (
 
 
 # ------------------------------------------------------------------------------------------------ the small parts
-
-
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else _PLURALS.get(word, word + "s")
 
 
 def _sign(sign: str) -> str:

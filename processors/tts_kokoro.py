@@ -21,6 +21,7 @@ from voiceflow.errors import ModelError
 from voiceflow.frames import AudioFormat, LLMEnded, OutputAudioFrame, SentenceFrame, UtteranceEnded
 from voiceflow.processor import Processor
 from voiceflow.processors import phonemes
+from voiceflow.processors.lexicon import Lexicon
 from voiceflow.processors.once import once_per_process
 from voiceflow.processors.onnx_graph import open_with_inner
 from voiceflow.processors.phonemes import SpokenWord
@@ -44,7 +45,7 @@ _SYMBOLS = {
 
 # In this order: what stands for two letters first.
 _NOTATION = (
-    ("aʊ", "W"), ("aɪ", "I"), ("eɪ", "A"), ("oʊ", "O"), ("ɔɪ", "Y"), ("tʃ", "ʧ"), ("dʒ", "ʤ"), ("n̩", "ᵊn"), ("ɜːɹ", "ɜɹ"), ("ɜː", "ɜɹ"),
+    ("jˈɛh", "jˈɛə"), ("aʊ", "W"), ("aɪ", "I"), ("eɪ", "A"), ("oʊ", "O"), ("ɔɪ", "Y"), ("tʃ", "ʧ"), ("dʒ", "ʤ"), ("n̩", "ᵊn"), ("ɜːɹ", "ɜɹ"), ("ɜː", "ɜɹ"),
     ("ɚɹ", "əɹ"), ("ɚ", "əɹ"), ("ɐ", "ə"), ("ɾ", "T"), ("ː", ""), ("o", "ɔ"), ("r", "ɹ"), ("e", "A"), ("ɬ", "l"),
 )  # fmt: skip
 
@@ -60,6 +61,8 @@ class KokoroOptions:
     speed: float = 1.0
     pauses: Pauses = field(default_factory=Pauses)
     frame_ms: float = 40.0
+    lexicon: Lexicon | None = None
+    """Words that are said in another way than the voice would."""
 
 
 class Kokoro:
@@ -76,7 +79,7 @@ class Kokoro:
     def synthesize(self, text: str, options: KokoroOptions | None = None) -> Speech:
         """Speak ``text``: one clip at 24 kHz, with all its written words. Nothing to say gives an empty Speech. Blocks."""
         options = options or KokoroOptions()
-        return joined([self._speak(part, options) for part in split_words(phonemes.phonemes(text), LONGEST_CLIP)], SAMPLE_RATE)
+        return joined([self._speak(part, options) for part in split_words(phonemes.phonemes(text, options.lexicon), LONGEST_CLIP)], SAMPLE_RATE)
 
     def _speak(self, words: Sequence[SpokenWord], options: KokoroOptions) -> Speech:
         ids, spans = symbols(words)

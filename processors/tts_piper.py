@@ -25,6 +25,7 @@ from voiceflow.errors import ModelError
 from voiceflow.frames import AudioFormat, LLMEnded, OutputAudioFrame, SentenceFrame, UtteranceEnded
 from voiceflow.processor import Processor
 from voiceflow.processors import phonemes
+from voiceflow.processors.lexicon import Lexicon
 from voiceflow.processors.once import once_per_process
 from voiceflow.processors.onnx_graph import open_with_inner
 from voiceflow.processors.phonemes import SpokenWord
@@ -54,6 +55,8 @@ class PiperOptions:
     """Of a voice with several."""
     pauses: Pauses = field(default_factory=Pauses)
     frame_ms: float = 40.0
+    lexicon: Lexicon | None = None
+    """Words that are said in another way than the voice would."""
 
 
 class _Audio(msgspec.Struct):
@@ -110,7 +113,9 @@ class Piper:
         Blocks for less than a tenth of the clip's duration. Raises ModelError if the model does not run.
         """
         options = options or PiperOptions()
-        return joined([self._speak(part, options) for part in split_words(phonemes.phonemes(text), LONGEST_CLIP)], self.sample_rate)
+        return joined(
+            [self._speak(part, options) for part in split_words(phonemes.phonemes(text, options.lexicon), LONGEST_CLIP)], self.sample_rate
+        )
 
     def _speak(self, words: Sequence[SpokenWord], options: PiperOptions) -> Speech:
         ids, spans = self._ids(words)

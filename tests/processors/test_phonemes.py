@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 pytest.importorskip("gruut_lang_en", reason="pip install gruut-lang-en")
 pytest.importorskip("pycrfsuite", reason="pip install python-crfsuite")
 
+from voiceflow.processors.lexicon import Lexicon
 from voiceflow.processors.phonemes import SpokenWord, load, phonemes
 
 
@@ -75,6 +76,18 @@ def test_a_written_word_keeps_its_spelling_and_its_marks() -> None:
 def test_what_cannot_be_said_has_no_sound(text: str) -> None:
     """A word without a Latin letter or a digit stays, silent."""
     assert phonemes(text) == [SpokenWord(text, "")]
+
+
+def test_own_pronunciations_go_before_all_others() -> None:
+    """A spelling is read, IPA is taken as it is; the word stays as written, with its mark and its plural."""
+    own = Lexicon({"nguyen": "win", "SQL": "sequel", "voiceflow": "/vˈɔɪs flˌoʊ/"})
+    assert phonemes("Nguyen's SQL, Voiceflow. sql", own) == [
+        SpokenWord("Nguyen's", "wˈɪnz"),
+        SpokenWord("SQL,", "sˈiːkwəl,"),
+        SpokenWord("Voiceflow.", "vˈɔɪs flˌoʊ."),
+        *phonemes("sql"),
+    ]
+    assert phonemes("The SQL end", Lexicon({"SQL": "apple"}))[0].ipa == "ðɪ"
 
 
 def test_no_words_no_entries() -> None:

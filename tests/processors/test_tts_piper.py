@@ -23,6 +23,7 @@ from voiceflow.frames import AudioFormat, Frame, InterruptFrame, LLMEnded, Outpu
 from voiceflow.pipeline import Pipeline
 from voiceflow.processor import Processor
 from voiceflow.processors import onnx_graph
+from voiceflow.processors.lexicon import Lexicon
 from voiceflow.processors.speech import Speech
 from voiceflow.processors.tts_piper import Piper, PiperOptions, PiperTTS
 from voiceflow.session import Session
@@ -115,6 +116,14 @@ def test_speed_is_obeyed(piper: Piper) -> None:
 def test_what_cannot_be_said_makes_no_sound(text: str, piper: Piper) -> None:
     """Text without a Latin letter or a digit gives an empty clip."""
     assert piper.synthesize(text) == Speech(b"", 22050)
+
+
+def test_a_word_is_said_as_the_lexicon_has_it(piper: Piper) -> None:
+    """The sound is that of the other spelling; the word in the times is as written."""
+    own = PiperOptions(noise=0.0, rhythm_noise=0.0, lexicon=Lexicon({"nguyen": "win"}))
+    speech, other = piper.synthesize("We met Nguyen.", own), piper.synthesize("We met win.", STEADY)
+    assert speech.pcm == other.pcm
+    assert [word.text for word in speech.words] == ["We", "met", "Nguyen."]
 
 
 def test_a_long_clause_is_spoken_whole(piper: Piper) -> None:
