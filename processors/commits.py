@@ -53,6 +53,7 @@ class Commits:
         self._replies: dict[int, _Reply] = {}
         self._words: dict[int, list[str]] = {}  # heard of what is being said, and not reported yet
         self._cut_at = float("-inf")
+        self._cut_text = ""  # what the last interrupt committed: a report that comes late may be of what was heard before
         self._turn = ""  # what the last one said
         self._added: list[str] = []  # texts of the caller's last message that were sent, not said
 
@@ -64,6 +65,15 @@ class Commits:
         for reply in self._replies.values():
             reply.exchange = len(self._spoken_at)
             reply.calls = {its: ours for its, ours in reply.calls.items() if conversation.find_call(ours) is not None}
+
+    def summarised(self, count: int, text: str) -> None:
+        """``text`` stands for the first ``count`` messages from here on. What is under way keeps its place."""
+        gone = _times_spoken(Conversation(self.conversation.messages[:count]))
+        self.conversation = self.conversation.summarised(count, text)
+        del self._spoken_at[:gone]
+        for reply in self._replies.values():
+            reply.exchange = max(0, reply.exchange - gone)
+            reply.calls = {its: ours for its, ours in reply.calls.items() if self.conversation.find_call(ours) is not None}
 
     def hand_over(self, conversation: Conversation, *, asks: bool) -> None:
         """Another agent goes on, with this conversation; ``asks``: by a reply when the calls are done, else by waiting for the caller."""
@@ -139,7 +149,8 @@ class Commits:
             if reply.is_closed or heard.text in reply.told:
                 return
             reply.told.add(heard.text)
-        self.conversation = self._said(self.conversation, utterance, heard.text, at, interrupted=not heard.complete)
+        ahead_of = self._cut_text if 0 < at <= self._cut_at else ""
+        self.conversation = self._said(self.conversation, utterance, heard.text, at, interrupted=not heard.complete, ahead_of=ahead_of)
 
     def _forget_words(self, heard: Heard) -> None:
         """They are reported; those behind them are of what is said next, which has no number of its own either."""
@@ -158,6 +169,7 @@ class Commits:
             if one.utterance:
                 self._reply(one.utterance).is_closed = True
         self._is_live, self._cut_at = False, at
+        self._cut_text = " ".join(one.text for one in cut.values() if one.text)
 
     def so_far(self, *utterances: int) -> Conversation:
         """The conversation, with the words heard of what is being said: of all, or of these utterances."""
@@ -184,15 +196,17 @@ class Commits:
                 self._replies.pop(next(idle, 0), None)
         return self._replies[utterance]
 
-    def _said(self, conversation: Conversation, utterance: int, text: str, at: float, *, interrupted: bool) -> Conversation:
+    def _said(
+        self, conversation: Conversation, utterance: int, text: str, at: float, *, interrupted: bool, ahead_of: str = ""
+    ) -> Conversation:
         reply = self._replies.get(utterance) if utterance else None
         if reply is not None and reply.calls:
             return conversation.with_assistant_heard(text, interrupted=interrupted, before=next(iter(reply.calls.values())))
         exchange = reply.exchange if reply is not None else bisect(self._spoken_at, at or float("inf"))
         if reply is None and exchange == len(self._spoken_at):
             # Said while tools are at work, it belongs before their results: a history must not end with it.
-            return conversation.with_assistant_heard(text, interrupted=interrupted, before=_at_work(conversation))
-        return _within(conversation, exchange, lambda part: part.with_assistant_heard(text, interrupted=interrupted))
+            return conversation.with_assistant_heard(text, interrupted=interrupted, before=_at_work(conversation), ahead_of=ahead_of)
+        return _within(conversation, exchange, lambda part: part.with_assistant_heard(text, interrupted=interrupted, ahead_of=ahead_of))
 
     # ---------------------------------------------------------------------------------------------- tools
 

@@ -6,6 +6,7 @@ of them reached the ear, a call of a tool when the tool has begun; and nothing e
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from voiceflow.processor import Processor
 from voiceflow.processors.agents import Agent, AgentChanged, HandOver, HandOverFrame, carried
 from voiceflow.processors.commits import Commits
 from voiceflow.processors.conversation import Conversation, Media
+from voiceflow.processors.summary import Summarise, Summary, part_to_summarise
 from voiceflow.processors.tokens import Spent, TokenMeter, estimate_tokens, newest_exchanges
 
 if TYPE_CHECKING:
@@ -57,9 +59,25 @@ class ContextOptions:
     """What the model is given of a conversation that is too long. The conversation itself stays whole. If this raises, the
     error is reported and the model is given all of it."""
 
+    summarise: Summarise | None = None
+    """Makes a summary of the older part, beside the talk; until it is there, and if it fails, ``shorten`` does. Unlike that, a
+    summary takes the place of what it stands for; ``Context.summaries`` keeps both."""
+    summarise_at: float = 0.75
+    """The share of ``max_tokens`` at which that begins."""
+    summarise_timeout_s: float = 30.0
+    keep_exchanges: int = 4
+    """So many of the newest exchanges are never summarised, nor is anything from a call without a result on."""
+
     def __post_init__(self) -> None:
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ValueError(f"ContextOptions: max_tokens is {self.max_tokens}; it must be 1 or more, or None for no limit")
+        if self.summarise is not None and self.max_tokens is None:
+            raise ValueError("ContextOptions: summarise needs max_tokens, the limit that it keeps to")
+        if not 0 < self.summarise_at <= 1 or self.keep_exchanges < 1 or self.summarise_timeout_s <= 0:
+            raise ValueError(
+                f"ContextOptions: summarise_at {self.summarise_at} must lie in (0, 1], keep_exchanges {self.keep_exchanges} be 1 or more, "
+                f"and summarise_timeout_s {self.summarise_timeout_s} more than 0"
+            )
 
 
 class Context(Processor):
@@ -89,6 +107,8 @@ class Context(Processor):
         self.tools = (*(known.spec for known in agent.tools), *tools) if agent else tuple(tools)
         self._commits = Commits(conversation)
         self._meter = TokenMeter(self.options.count_tokens)
+        self._summaries: list[Summary] = []
+        self._is_summarising = False
 
     # -------------------------------------------------------------------------------- what an application sees
 
@@ -105,6 +125,11 @@ class Context(Processor):
     def heard_so_far(self) -> Conversation:
         """The conversation with the words heard of what is being said now: what to save in the middle of a call."""
         return self._commits.so_far()
+
+    @property
+    def summaries(self) -> tuple[Summary, ...]:
+        """What was summarised so far, with the text that stands for it."""
+        return tuple(self._summaries)
 
     @property
     def spent(self) -> Spent:
@@ -211,6 +236,34 @@ class Context(Processor):
         messages, utterance = self._request(conversation), self._commits.utterance
         self._meter.asked(utterance, messages, self.tools)
         yield ContextFrame(messages=messages, utterance=utterance, tools=self.tools)
+        self._summarise_if_due()
+
+    def _summarise_if_due(self) -> None:
+        options, conversation = self.options, self.conversation
+        if options.summarise is None or options.max_tokens is None or self._is_summarising:
+            return
+        count = part_to_summarise(conversation, options.keep_exchanges)
+        if count and self.tokens > options.summarise_at * options.max_tokens:
+            self._is_summarising = True
+            part = Conversation(conversation.messages[:count])
+            self.session.spawn(self._summarise(options.summarise, part), f"{self.name}/summary")
+
+    async def _summarise(self, summarise: Summarise, part: Conversation) -> None:
+        """Beside the talk; whatever goes wrong, the conversation is as it was and the next request tries again."""
+        try:
+            async with asyncio.timeout(self.options.summarise_timeout_s):
+                text = await summarise(part)
+            if not text.strip():
+                raise ValueError("the summary is empty")
+        except Exception as error:  # of the application's own function, which must not end the call
+            log.error("%s: no summary: %s: %s", self.name, type(error).__name__, error, exc_info=error)
+            return
+        finally:
+            self._is_summarising = False
+        count = len(part.messages)
+        if self.conversation.messages[:count] == part.messages:  # unless another conversation has been put in its place
+            self._commits.summarised(count, text)
+            self._summaries.append(Summary(text, part.messages))
 
     def _shortened(self, conversation: Conversation) -> Conversation:
         limit = self.options.max_tokens
@@ -222,8 +275,10 @@ class Context(Processor):
         return shorter
 
     def _request(self, conversation: Conversation) -> tuple[Message, ...]:
-        instructions = (Message("system", self.system),) if self.system else ()
-        return instructions + conversation.messages
+        summary, messages = conversation.summary, conversation.messages
+        system = "\n\n".join(filter(None, [self.system, f"The conversation so far: {summary}" if summary else ""]))
+        instructions = (Message("system", system),) if system else ()
+        return instructions + (messages[1:] if summary else messages)
 
     def _count(self, conversation: Conversation) -> int:
         return self._meter.tokens(self._request(conversation), self.tools)

@@ -23,6 +23,7 @@ STILL_RUNNING = "still running; the result will follow"
 """Stands as the result of a call until the true one takes its place."""
 
 _MAY_HAVE = {
+    "system": {"text"},
     "user": {"text", "media"},
     "assistant": {"text", "calls", "interrupted"},
     "tool": {"text", "call_id", "pending"},
@@ -45,6 +46,8 @@ class _Saved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Conversation:
     """Messages of the user, the assistant and tools. Immutable: each method returns another conversation.
 
+    A summary of what was said before may stand in front, as a message of the ``system``.
+
     A call whose result is not there yet has ``STILL_RUNNING`` in its place, so that the history is whole at any moment and
     the model neither repeats the call nor takes it for done. Raises ValueError, naming the message and field, if
     ``messages`` are no such history.
@@ -63,6 +66,11 @@ class Conversation:
         """The calls that have no result yet, in order."""
         pending = {message.call_id for message in self.messages if message.pending}
         return tuple(call for message in self.messages for call in message.calls if call.id in pending) if pending else ()
+
+    @property
+    def summary(self) -> str:
+        """What stands in front for the part that was summarised."""
+        return self.messages[0].text if self.messages and self.messages[0].role == "system" else ""
 
     def find_call(self, call_id: str) -> ToolCall | None:
         """The call with that id."""
@@ -86,10 +94,11 @@ class Conversation:
         said = (text or last.text) if continues else _joined(last.text, text)
         return self._replaced(-1, Message("user", said, media=(*last.media, *media)))
 
-    def with_assistant_heard(self, text: str, *, interrupted: bool = False, before: str = "") -> Conversation:
+    def with_assistant_heard(self, text: str, *, interrupted: bool = False, before: str = "", ahead_of: str = "") -> Conversation:
         """The agent said this and it was heard; ``interrupted``: it would have said more. Blank text changes nothing.
 
-        ``before``: the id of a call; the text belongs to the same reply, and stands before the call.
+        ``before``: the id of a call; the text belongs to the same reply, and stands before the call. ``ahead_of``: what the
+        agent's message ends with and was heard after this.
         """
         text = text.strip()
         if not text:
@@ -98,6 +107,9 @@ class Conversation:
         message = self.messages[at] if at >= 0 else None
         if message is None or message.role != "assistant":
             return self._with(Message("assistant", text, interrupted))
+        if ahead_of and message.text.endswith(ahead_of):
+            rest = _joined(message.text.removesuffix(ahead_of).rstrip(), text)
+            return self._replaced(at, msgspec.structs.replace(message, text=_joined(rest, ahead_of)))
         return self._replaced(at, msgspec.structs.replace(message, text=_joined(message.text, text), interrupted=interrupted))
 
     def with_tool_calls(self, *calls: ToolCall, beside: str = "") -> Conversation:
@@ -146,6 +158,12 @@ class Conversation:
         if at is None:
             raise ValueError(f"there is no call {call_id!r}")
         return at
+
+    def summarised(self, count: int, text: str) -> Conversation:
+        """``text`` takes the place of the first ``count`` messages. Raises ValueError if a message of the caller does not come next."""
+        if not 0 < count < len(self.messages) or self.messages[count].role != "user":
+            raise ValueError(f"the first {count} of {len(self.messages)} messages cannot be summarised: one of the user must come next")
+        return _made((Message("system", text.strip()), *self.messages[count:])) if text.strip() else _made(self.messages[count:])
 
     # --------------------------------------------------------------------------------------------- keeping
 
@@ -199,6 +217,8 @@ def _faults(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
             yield place, f"the result of call {due[0]!r} must stand here, right behind the call and in the order of the calls"
         elif not due and role == "tool":
             yield f"{place}.call_id", f"{message.call_id!r} is the result of no call before it"
+        elif role == "system" and index:
+            yield f"{place}.role", "a summary, 'system', can only stand in front"
         elif role == before != "tool":
             yield place, f"two messages of the {role} in a row; they must be one"
         due = due[1:] if role == "tool" else [call.id for call in message.calls]

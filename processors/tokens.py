@@ -82,12 +82,16 @@ class TokenMeter:
 
 
 def newest_exchanges(conversation: Conversation, max_tokens: int, count: Callable[[Conversation], int]) -> Conversation:
-    """The newest whole exchanges that fit, the last one always: what the caller said and all that was said and done in answer."""
+    """The newest whole exchanges that fit, the last one always: what the caller said and all that was said and done in answer.
+
+    A summary stays in front.
+    """
     messages = conversation.messages
-    starts = [index for index, message in enumerate(messages) if message.role == "user"] or [0]
+    summary = messages[:1] if conversation.summary else ()
+    starts = [index for index, message in enumerate(messages) if message.role == "user"] or [len(summary)]
 
     def fits(first: int) -> bool:
-        return count(Conversation(messages[starts[first] :])) <= max_tokens
+        return count(Conversation(summary + messages[starts[first] :])) <= max_tokens
 
     # From the end, in growing steps: of a long call only what is kept is counted.
     high, step = len(starts) - 1, 1
@@ -100,4 +104,4 @@ def newest_exchanges(conversation: Conversation, max_tokens: int, count: Callabl
             high = middle
         else:
             low = middle + 1
-    return Conversation(messages[starts[low] :])
+    return Conversation(summary + messages[starts[low] :])

@@ -51,6 +51,8 @@ class CallerSide:
         self.level_db: float | None = None
         self.owed = 0
         """Finals still missing: 1, 0, or -1 when one came before its speech ended."""
+        self.owed_since: float | None = None
+        """When the first of the stretches ended of which nothing has been told yet."""
         self.has_final = False
         """One came since the last onset."""
         self.partial = ""
@@ -80,7 +82,9 @@ class CallerSide:
         self.speaking = True
         self.onset = min(signal.at, now)
         self.probability, self.level_db = signal.probability, signal.level_db
-        self.owed = max(self.owed, 0) if self.awaits_final_of_the_past(now) else 0
+        if not self.awaits_final_of_the_past(now):
+            self.owed, self.owed_since = 0, None
+        self.owed = max(self.owed, 0)
         self.has_final = False
         self.partial, self._last_final = "", None
         self.score = self.endpoint_at = None
@@ -102,6 +106,7 @@ class CallerSide:
         if signal.level_db is not None:
             self.level_db = signal.level_db
         self.owed = min(self.owed + 1, 1)
+        self.owed_since = now if self.owed_since is None and self.owed else self.owed_since
         return True
 
     def said_so_far(self, signal: TranscriptFrame, now: float) -> bool:
@@ -111,6 +116,7 @@ class CallerSide:
         if not words or (self._last_final is not None and self._last_final[0][: len(words)] == words):
             return False  # of words that are known for good
         self.partial, self.words_at, self.confidence = text, now, signal.confidence
+        self.owed_since = None
         if signal.endpoint:
             self.endpoint_at = now
         return True
@@ -123,7 +129,7 @@ class CallerSide:
         if words and last is not None and last[0] == words and now - last[1] <= self._options.duplicate_s:
             return None
         self._last_final = (words, now)
-        self.owed = max(self.owed - 1, -1)
+        self.owed, self.owed_since = max(self.owed - 1, -1), None
         self.has_final, self.partial = True, ""
         if signal.endpoint:
             self.endpoint_at = now
@@ -165,7 +171,7 @@ class CallerSide:
     def awaits_words(self, now: float) -> None:
         """They have gone on, or stopped, without notice: a final transcript is still to come."""
         self.ended = self.stop_seen = now
-        self.owed, self.has_final, self.score = 1, False, None
+        self.owed, self.owed_since, self.has_final, self.score = 1, now, False, None
 
     def turn_due(self, policy: EndPolicy, now: float) -> Due:
         """When their turn ends if nothing more comes, and why: when the policy says so, and its words are known."""
@@ -187,6 +193,11 @@ class CallerSide:
             why = f"silence, {pause.after} (second_final_s {options.second_final_s:g}, a final transcript may be missing)"
             return Due(pause.ended + options.second_final_s, why)
         have = f"the partial one {self.partial!r} counts" if self.partial else "nothing counts"
+        if self.owed_since is not None and self.owed_since + options.silence_max_s <= self.stop_seen:
+            # Stretch after stretch, a noise perhaps: the last one is not waited for, or the turn would never end.
+            return Due(
+                self.stop_seen, f"no transcript within {now - self.owed_since:.2f} s (silence_max_s {options.silence_max_s:g}): {have}"
+            )
         told = f"{now - self.stop_seen:.2f} s after the end of speech was told (final_timeout_s {options.final_timeout_s:g})"
         return Due(self.stop_seen + options.final_timeout_s, f"no final transcript {told}: {have}")
 
@@ -194,7 +205,7 @@ class CallerSide:
         """What belonged to this turn only is forgotten."""
         if said_something and self.level_db is not None:
             self._levels.append(self.level_db)
-        self.partial, self.score, self.endpoint_at = "", None, None
+        self.partial, self.score, self.endpoint_at, self.owed_since = "", None, None, None
         self.had_floor = self.floor or (self.had_floor and self.owed > 0)  # its words may still come
         if not self.had_floor:
             self.released_at = None
@@ -216,6 +227,8 @@ class AgentSide:
         """Policies that said no to speech over the present utterance."""
         self.dismissed = 0
         """Times that speech over it had no words in it."""
+        self.resumed_at: float | None = None
+        """When it last went on after a hold."""
         self.heard_at: float | None = None
         """When something it said after a turn was last over."""
         self._playing: set[int] = set()
@@ -245,6 +258,7 @@ class AgentSide:
             self._asked_at = None
         self.refused.clear()
         self.dismissed = 0
+        self.resumed_at = None
 
     def stopped(self, signal: PlaybackStopped) -> bool:
         """An utterance is over. Whether it answered: some of it was heard, and it was not said while the reply is thought of."""
@@ -275,6 +289,7 @@ class AgentSide:
 
     def resumed(self, now: float) -> None:
         """It goes on from the start of the cut word, which is heard once more."""
+        self.resumed_at = now
         if self.words:
             self.words.append((self.words[-1][0], now))
 
@@ -339,5 +354,6 @@ class Probe:
             agent_words=tuple(agent.words),
             refused=frozenset(agent.refused),
             dismissed=agent.dismissed,
+            resumed_at=agent.resumed_at,
             quiet_s=self.quiet_s,
         )

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("voiceflow", "processors", "transports")
 CORE = {"numpy", "msgspec", "soxr"}
 
-COMMANDS = ("voiceflow/demo/", "voiceflow/talk.py")
+COMMANDS = ("voiceflow/demo/", "voiceflow/score/", "voiceflow/talk.py")
 """Modules of the command line: the only ones of voiceflow/ that may name a processor or a transport."""
 
 LATE = {
@@ -195,8 +195,8 @@ def test_no_wall_clock(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=_relative)
 def test_an_example_fits_on_a_page(path: Path) -> None:
-    """Under 60 lines."""
-    assert len(path.read_text(encoding="utf-8").splitlines()) < 60
+    """Under 80 lines."""
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 80
 
 
 @pytest.mark.parametrize("folder", ["processors", "transports"])

@@ -218,8 +218,8 @@ CALLS = [{"id": "a", "name": "f", "arguments": "{}"}, {"id": "b", "name": "f", "
     ("messages", "names"),
     [
         (3, r"\$\.messages: Expected `array`"),
-        ([{"role": "bot", "text": "x"}], r"\$\.messages\[0\]\.role: 'bot'; it must be one of user, assistant, tool"),
-        ([{"role": "system", "text": "x"}], r"\$\.messages\[0\]\.role: 'system'"),
+        ([{"role": "bot", "text": "x"}], r"\$\.messages\[0\]\.role: 'bot'; it must be one of system, user, assistant, tool"),
+        ([{"role": "user", "text": "x"}, {"role": "system", "text": "x"}], r"\$\.messages\[1\]\.role: a summary, 'system', can only"),
         ([{"text": "x"}], r"\$\.messages\[0\]: Object missing required field `role`"),
         ([{"role": "user", "text": " "}], r"\$\.messages\[0\]\.text: empty"),
         ([{"role": "user", "text": "x"}, {"role": "assistant"}], r"\$\.messages\[1\]\.text: empty"),

@@ -8,6 +8,7 @@ from voiceflow.testing.conformance import Collector, Feeder, check_processor
 from voiceflow.testing.everywhere import Everywhere, Probe, interrupt_everywhere
 from voiceflow.testing.leaks import no_leaks
 from voiceflow.testing.scripts import (
+    BACKGROUND,
     CALLER_STEP,
     NOISE,
     Latency,
@@ -16,12 +17,15 @@ from voiceflow.testing.scripts import (
     ScriptedLLM,
     ScriptedSTT,
     ScriptedTTS,
+    ScriptedTurnEnd,
     ScriptedVAD,
+    labelled_speech,
     labels,
 )
 from voiceflow.testing.sink import Played, RecordingSink
 
 __all__ = [
+    "BACKGROUND",
     "CALLER_STEP",
     "NOISE",
     "Collector",
@@ -37,10 +41,12 @@ __all__ = [
     "ScriptedLLM",
     "ScriptedSTT",
     "ScriptedTTS",
+    "ScriptedTurnEnd",
     "ScriptedVAD",
     "VirtualClockLoop",
     "check_processor",
     "interrupt_everywhere",
+    "labelled_speech",
     "labels",
     "no_leaks",
     "run_virtual",
