@@ -12,7 +12,10 @@ turn taking            ``turns.Turns``                                     ``tur
 its policies           all in ``turn_policies``                            ``start_policies``, ``end_policies``,
                                                                            ``turn_evidence``, ``echo``
 a silent caller        ``idle.Idle``
-context                ``context.Context``                                 ``conversation``, ``commits``, ``tokens``
+context                ``context.Context``                                 ``conversation``, ``commits``, ``tokens``,
+                                                                           ``summary``
+tools                  ``tools.Tools``                                     ``tool``, ``mcp_tools`` (mcp)
+agents, flows          ``agents.OnlyVoice``                                ``agents``, ``steps``
 language model         ``llm_xllamacpp.LlamaLLM`` (xllamacpp)
 text for the voice     ``text.Sentences``                                  ``splitter``, ``boundaries``, ``marks``,
                                                                            ``filters``, ``markdown``
