@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from functools import lru_cache
+
+from voiceflow.processors.marks import spoken_words
+from voiceflow.processors.spoken import say
 
 __all__ = ["are_echo", "sounds_alike"]
 
@@ -37,6 +41,8 @@ def are_echo(words: Sequence[str], began: float, ended: float, spoken: Sequence[
     They must come in the same order, each no later than ``within_s`` after the agent's, and the last one must be among
     them: words behind the agent's are the caller's.
     """
+    words = _spelled(words)
+    spoken = [(part, heard_at) for word, heard_at in spoken for part in _spelled((word,))]
     if not words or not spoken:
         return False
     length = max(ended - began, 0.0)
@@ -55,3 +61,13 @@ def are_echo(words: Sequence[str], began: float, ended: float, spoken: Sequence[
         best = row
         at += length * (len(word) + 1) / letters
     return is_last and best[-1] >= SHARE * len(words)
+
+
+@lru_cache(maxsize=512)
+def _spelled_word(word: str) -> tuple[str, ...]:
+    """As it is said, so that "9" and "nine" are the same word."""
+    return spoken_words(" ".join(sound for _, sound in say(word))) if any(c.isdigit() for c in word) else (word,)
+
+
+def _spelled(words: Sequence[str]) -> list[str]:
+    return [part for word in words for part in _spelled_word(word)]

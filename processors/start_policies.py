@@ -207,11 +207,14 @@ class Echo(Policy, frozen=True, tag="echo"):
     """The agent's own voice, come back: its words, in their order, at most ``within_s`` after they reached the ear. NO to them, else PASS.
 
     Over an utterance that was once heard as an echo, or for the ``wordless``-th time as a sound without words, mere
-    voice is not judged and the agent not held for it any more: only words are.
+    voice is not judged and the agent not held for it any more: only words are. Nor is a voice that begins less than
+    ``again_s`` after the agent went on from a hold: an echo comes back as soon as its cause does, and an agent that is held
+    for it each time says the same word for ever.
     """
 
     within_s: float = 0.5
     wordless: int = 2
+    again_s: float = 0.5
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""
@@ -226,6 +229,9 @@ class Echo(Policy, frozen=True, tag="echo"):
         if self.wordless and evidence.dismissed >= self.wordless:
             times = f"{evidence.dismissed} times (wordless {self.wordless})"
             return self._not_yet(f"sound without words {times} in this utterance, so words are waited for", hold=False)
+        if evidence.resumed_at is not None and 0 <= evidence.began - evidence.resumed_at < self.again_s:
+            since = f"{evidence.began - evidence.resumed_at:.2f} s after the agent went on (again_s {self.again_s:g})"
+            return self._not_yet(f"speech {since}, so words are waited for", hold=False)
         return self._pass("no words")
 
 

@@ -34,7 +34,7 @@ from voiceflow.processors.log_mel import SAMPLE_RATE, log_mel
 from voiceflow.processors.once import once_per_process
 from voiceflow.processors.segments import quietest
 
-__all__ = ["Whisper", "WhisperOptions", "WhisperSTT", "at_level", "decode_tokens", "find_loop", "is_nothing", "open_whisper"]
+__all__ = ["Whisper", "WhisperOptions", "WhisperSTT", "at_level", "decode_tokens", "find_loop", "is_nothing", "open_whisper", "sureness"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -51,6 +51,9 @@ _MOST_GAIN = 100.0
 _LOOP = re.compile(r"\b(\w[^.!?]{0,60}?)(?:\W+\1\b){2,}", re.IGNORECASE)
 _NO_SPEECH = 0.6
 _UNSURE = math.exp(-1.0)
+_FEW = 3
+_FEW_SURE = 0.2
+_FEW_NO_SPEECH = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +166,19 @@ class WhisperSTT(SpeechToText):
         self._whisper = await self.run_blocking(_open, self.options)
 
     def decode(self, job: Job) -> Transcription:
-        """See ``SpeechToText``. What is more likely noise than words gives no text."""
+        """See ``SpeechToText``. What is more likely noise than words gives no text.
+
+        The confidence is that anybody spoke, times that it was these words: a cough is written as words that the model is
+        fairly sure of ("Bye bye."), while it doubts that there was speech.
+        """
         if self._whisper is None:
             raise SessionError(
                 f"{self.name or type(self).__name__} was to decode before start(); run it in a Session, which starts its nodes"
             )
         result = self._whisper.transcribe(job.segment.samples)
-        return Transcription("", None, result.no_speech) if is_nothing(result) else result
+        if is_nothing(result):
+            return Transcription("", None, result.no_speech)
+        return Transcription(result.text, sureness(result), result.no_speech)
 
 
 def at_level(samples: Floats, level_db: float) -> Floats:
@@ -187,14 +196,25 @@ def at_level(samples: Floats, level_db: float) -> Floats:
     return (samples * np.float32(gain)).astype(np.float32, copy=False)
 
 
+def sureness(result: Transcription) -> float | None:
+    """How probable it is that these words were said: that anybody spoke, times that it was these words. None if that is not known."""
+    return None if result.confidence is None else result.confidence * (1 - (result.no_speech or 0.0))
+
+
 def is_nothing(result: Transcription) -> bool:
     """Whether the text was made up over silence or noise: nobody spoke, says the model, and it is unsure of its words.
 
     The two thresholds are those of the Whisper paper's section 4.5: no-speech above 0.6 and mean log probability below -1.
+    Of a few words less doubt is enough, as a cough or a sneeze gives no others: of 93 sounds without words those that came out
+    as such had a ``sureness`` of at most 0.18 (one laugh 0.24), coughs with no-speech above 0.4. Of real answers of one to
+    three words a lone digit is the least sure, down to 0.17, but with no-speech below 0.35; 107 others had 0.25 or more.
     """
     if not any(character.isalnum() for character in result.text):
         return True
-    return (result.no_speech or 0.0) > _NO_SPEECH and (result.confidence or 0.0) < _UNSURE
+    if (result.no_speech or 0.0) > _NO_SPEECH and (result.confidence or 0.0) < _UNSURE:
+        return True
+    sure = sureness(result)
+    return sure is not None and sure < _FEW_SURE and (result.no_speech or 0.0) > _FEW_NO_SPEECH and len(result.text.split()) <= _FEW
 
 
 def find_loop(text: str) -> str | None:

@@ -102,6 +102,8 @@ class Evidence:
     """The policies that have said no to speech over this very utterance of the agent."""
     dismissed: int = 0
     """How often speech over this very utterance had no words in it and was taken for nothing."""
+    resumed_at: float | None = None
+    """When this very utterance of the agent last went on after a hold; None: it was not held."""
     quiet_s: float | None = None
     """When this speech began: seconds since the last exchange (a turn, or what the agent said after it); None: there was none."""
 

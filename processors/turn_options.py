@@ -12,7 +12,7 @@ import msgspec
 
 from voiceflow.frames import ControlFrame, Lane
 from voiceflow.processors.end_policies import Earliest, EndPolicy, Score, Silence
-from voiceflow.processors.start_policies import Echo, External, FirstDecides, Phrases, StartPolicy, Voice
+from voiceflow.processors.start_policies import Confidence, Echo, External, FirstDecides, Level, Phrases, StartPolicy, Voice
 from voiceflow.processors.turn_policies import read_json
 
 __all__ = ["PoliciesInForce", "TurnOptions", "TurnPolicyFrame"]
@@ -27,9 +27,10 @@ class TurnOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     start: StartPolicy = FirstDecides((External(), Echo(), Voice(0)))
     """Judges speech while the agent is silent: does a turn begin?"""
-    barge_in: StartPolicy = FirstDecides((External(), Echo(), Phrases(), Voice(600)))
-    """Judges speech while the agent speaks, or thinks of what to say: is it an interruption? A cough or "mhm" lasts 200 to
-    500 ms; the agent is on hold while it is judged, so the caller hears nothing of the 600 ms."""
+    barge_in: StartPolicy = FirstDecides((External(), Echo(), Level(), Confidence(longest_s=2.2), Phrases(longest_s=2.2), Voice(2200)))
+    """Judges speech while the agent speaks, or thinks of what to say: is it an interruption? The agent is on hold while it is
+    judged, so waiting for the words costs the caller nothing. "Mhm" and a cleared throat last up to 0.7 s, a laugh 1.1 s,
+    and a transcript may be late by as much."""
     end: EndPolicy = Earliest((External(), Score(0.5, without=Silence(0.5))), ceiling_s=1.0)
     """Says when the caller is done."""
     judge_timeout_s: float = 1.2
@@ -41,7 +42,8 @@ class TurnOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     second_final_s: float = 1.0
     """Silence after which a turn with a final transcript ends although another one may be missing."""
     silence_max_s: float = 10.0
-    """Silence that ends a turn whatever the policy says, unless the floor was given to the caller from outside."""
+    """Silence that ends a turn whatever the policy says, unless the floor was given to the caller from outside. A turn of
+    several stretches of speech, of which nothing has been told for so long, ends in its next pause."""
     vad_silence_s: float = 0.2
     """How late the voice detector tells that speech stopped, until it has told how late it is."""
     reply_timeout_s: float = 15.0

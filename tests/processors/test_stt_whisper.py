@@ -69,10 +69,14 @@ def test_a_phrase_three_times_running_is_a_loop():
         (Transcription("You", 0.03, 0.92), True),
         (Transcription("Yes.", 0.8, 0.7), False),
         (Transcription("five five", 0.3, 0.3), False),
+        (Transcription("Bye bye.", 0.35, 0.55), True),  # a cough
+        (Transcription("Okay", 0.28, 0.09), False),  # an answer in noise
+        (Transcription("4", 0.25, 0.32), False),  # a lone digit
+        (Transcription("and that is what I would like to know", 0.3, 0.5), False),  # a sentence in noise
     ],
 )
 def test_text_made_up_over_silence_is_nothing(result: Transcription, nothing: bool):
-    """No letters are no text; unsure words are none where the model says that nobody spoke; one sign alone is not enough."""
+    """No letters are no text; unsure words are none where the model says that nobody spoke; of a few words it must be surer than of many."""
     assert whisper.is_nothing(result) is nothing
 
 

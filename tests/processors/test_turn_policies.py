@@ -102,6 +102,9 @@ CASES: list[tuple[StartPolicy, Evidence, Answer, str]] = [
     (Echo(wordless=2), over(dismissed=1), PASS, "no words"),
     (Echo(wordless=2), over(dismissed=2), NOT_YET, "2 times (wordless 2)"),
     (Echo(wordless=0), over(dismissed=9), PASS, "no words"),
+    (Echo(), over(resumed_at=9.85), NOT_YET, "after the agent went on (again_s 0.5)"),
+    (Echo(), over("stop", resumed_at=9.85), PASS, "not the agent's"),
+    (Echo(again_s=0), over(resumed_at=9.85), PASS, "no words"),
     (Level(12), over(), PASS, "unknown"),
     (Level(12), over(level_db=-50, usual_db=-30), NO, "-50 dB, usually -30 dB (quieter_db 12)"),
     (Level(12), over(level_db=-41, usual_db=-30), PASS, "-41 dB"),
@@ -382,3 +385,9 @@ def test_a_policy_for_once_gives_way_to_what_was_before() -> None:
     in_force.utterance_began()
     in_force.utterance_ended()
     assert in_force.barge_in == Words(3)
+
+
+def test_an_echo_is_known_by_how_it_sounds() -> None:
+    """Digits are the words they stand for."""
+    assert are_echo(("at", "9"), 10.0, 11.0, (("at", 10.0), ("nine", 10.4)), 0.5)
+    assert not are_echo(("at", "8"), 10.0, 11.0, (("at", 10.0), ("nine", 10.4)), 0.5)

@@ -298,7 +298,7 @@ def test_every_decision_says_why() -> None:
         "no final transcript 2.00 s after the end of speech was told (final_timeout_s 2): the partial one 'yes' counts"
     )
     played = Play().run([(0.5, ">"), (1.1, "S")])
-    assert played.whys()[:2] == ["speech since 0.10 s while the agent speaks", "speech for 0.60 s (min_ms 600)"]
+    assert played.whys()[:2] == ["speech since 0.10 s while the agent speaks", "speech for 2.20 s (min_ms 2200)"]
     ended = Play().run([(1.1, "S"), (2.2, "E"), (2.3, "f yes")]).log[-1][1]
     assert isinstance(ended, TurnEnded)
     assert ended.speech_ended == pytest.approx(2.0)
@@ -316,8 +316,8 @@ def test_every_decision_says_why() -> None:
         pytest.param([(1.1, "S"), (1.5, "E")], ["1.10 hold", "2.70 resume"], id="cough, no transcript ever"),
         pytest.param([(1.1, "S"), (1.3, "f mhm"), (1.5, "E")], ["1.10 hold", "1.50 resume"], id="mhm, early final"),
         pytest.param([(1.1, "S"), (1.3, "i wait")], ["1.10 hold", "1.30 interrupt", "1.30 turn"], id="a partial word"),
-        pytest.param([(1.1, "S")], ["1.10 hold", "1.80 interrupt", "1.80 turn"], id="long speech"),
-        pytest.param([(1.1, "S"), (1.3, "i yeah")], ["1.10 hold", "2.70 interrupt", "2.70 turn"], id="a long yeah"),
+        pytest.param([(1.1, "S")], ["1.10 hold", "3.40 interrupt", "3.40 turn"], id="long speech"),
+        pytest.param([(1.1, "S"), (1.3, "i yeah")], ["1.10 hold", "3.40 interrupt", "3.40 turn"], id="a long yeah"),
         pytest.param(
             [(1.1, "S"), (1.5, "E"), (1.7, "f stop")],
             ["1.10 hold", "1.70 interrupt", "1.70 turn", "1.80 'stop'"],
@@ -330,13 +330,18 @@ def test_every_decision_says_why() -> None:
         ),
         pytest.param(
             [(1.1, "S"), (1.4, "E"), (1.5, "S"), (1.8, "E"), (1.9, "S")],
-            ["1.10 hold", "2.20 interrupt", "2.20 turn"],
+            ["1.10 hold", "3.80 interrupt", "3.80 turn"],
             id="short pieces add up",
         ),
         pytest.param(
             [(1.1, "S"), (1.5, "E"), (1.6, "f "), (4.1, "S"), (4.3, "i no")],
             ["1.10 hold", "1.60 resume", "4.10 hold", "4.30 interrupt", "4.30 turn"],
             id="a cough, later a word",
+        ),
+        pytest.param(
+            [(1.1, "S"), (1.5, "E"), (1.6, "f "), (1.9, "S"), (2.3, "E"), (2.4, "f "), (3.1, "S"), (3.5, "i wait")],
+            ["1.10 hold", "1.60 resume", "3.50 interrupt", "3.50 turn"],
+            id="a voice each time that the agent goes on",
         ),
         pytest.param([(1.0, "f wait a moment")], ["1.00 interrupt", "1.00 turn", "1.50 'wait a moment'"], id="words nobody detected"),
         pytest.param([(1.0, "f yeah"), (1.2, "f mhm")], [], id="backchannels nobody detected"),
@@ -416,12 +421,12 @@ def test_b06_more_words_while_the_agent_thinks_join_the_question() -> None:
 
 def test_b06_a_long_noise_while_the_agent_thinks_puts_the_question_again() -> None:
     """If what stopped the reply turns out to be nothing, the question is not lost."""
-    assert play(*QUESTION, (1.6, "S"), (3.2, "E"), (3.3, "f ")) == [
+    assert play(*QUESTION, (1.6, "S"), (4.8, "E"), (4.9, "f ")) == [
         *ASKED,
         "1.60 hold",
-        "2.30 interrupt",
-        "2.30 turn",
-        "3.50 'what time do you open'",
+        "3.90 interrupt",
+        "3.90 turn",
+        "5.10 'what time do you open'",
     ]
 
 
