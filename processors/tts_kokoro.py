@@ -79,7 +79,9 @@ class Kokoro:
     def synthesize(self, text: str, options: KokoroOptions | None = None) -> Speech:
         """Speak ``text``: one clip at 24 kHz, with all its written words. Nothing to say gives an empty Speech. Blocks."""
         options = options or KokoroOptions()
-        return joined([self._speak(part, options) for part in split_words(phonemes.phonemes(text, options.lexicon), LONGEST_CLIP)], SAMPLE_RATE)
+        return joined(
+            [self._speak(part, options) for part in split_words(phonemes.phonemes(text, options.lexicon), LONGEST_CLIP)], SAMPLE_RATE
+        )
 
     def _speak(self, words: Sequence[SpokenWord], options: KokoroOptions) -> Speech:
         ids, spans = symbols(words)

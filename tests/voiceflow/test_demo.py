@@ -25,12 +25,12 @@ from voiceflow import (
     Word,
 )
 from voiceflow.demo.journal import Journal, word_error_rate
-from voiceflow.demo.recording import Recording
 from voiceflow.demo.script import RATE, SCRIPT, Caller, Line, Spoken, load_line, read_wav
 from voiceflow.demo.timeline import svg
-from voiceflow.demo.words import edits, normal_words
 from voiceflow.interruption import Interruption
 from voiceflow.models import DEFAULT, ModelStore
+from voiceflow.score.recording import Recording
+from voiceflow.score.words import edits, normal_words
 
 FRAME = 320
 
@@ -185,8 +185,9 @@ class TestTheJournal:
         """Counted through all the frames of the utterance."""
         journal = Journal()
         told(journal)
-        sound, words = journal.sound_of(1)
-        assert (len(sound), words) == (4410, [("It", 0.0), ("is", pytest.approx(0.12))])
+        made = journal.made(22050)
+        assert len(made.samples()) == 4410
+        assert [(word.text, word.begin) for word in made.utterances[0].words] == [("It", 0), ("is", round(0.12 * 22050))]
 
     def test_the_word_error_rate_is_over_all_lines(self) -> None:
         """Two wrong of seven words."""

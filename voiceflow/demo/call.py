@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from voiceflow.demo.agent import agent
 from voiceflow.demo.journal import Journal
-from voiceflow.demo.recording import Recording
 from voiceflow.demo.script import RATE, Caller
 from voiceflow.frames import AudioFormat, Frame, InputAudioFrame, PlaybackStarted, PlaybackStopped
 from voiceflow.interruption import Interruption
 from voiceflow.messages import Message
 from voiceflow.processor import Processor
 from voiceflow.processors.context import Context
+from voiceflow.score.recording import Recording
 from voiceflow.session import Session
 from voiceflow.transports.speaker import Speaker
 

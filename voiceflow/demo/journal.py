@@ -6,11 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from voiceflow.demo.script import Spoken
-from voiceflow.demo.words import edits, normal_words
 from voiceflow.frames import (
     ContextFrame,
     Frame,
@@ -24,6 +20,8 @@ from voiceflow.frames import (
     TurnEnded,
 )
 from voiceflow.interruption import Interruption
+from voiceflow.score.trace import Made
+from voiceflow.score.words import edits, normal_words
 
 __all__ = ["Journal", "Reply", "Turn", "word_error_rate"]
 
@@ -133,15 +131,13 @@ class Journal:
             reply.heard = " ".join(filter(None, [reply.heard, text]))
             reply.interrupted = reply.interrupted or interrupted
 
-    def sound_of(self, utterance: int) -> tuple[npt.NDArray[np.int16], list[tuple[str, float]]]:
-        """All the sound that was made for an utterance, and its words with the second in it at which each begins."""
-        frames = [f for f in self._kept if isinstance(f, OutputAudioFrame) and f.utterance == utterance]
-        words: list[tuple[str, float]] = []
-        second = 0.0
-        for frame in frames:
-            words += [(word.text, second + word.start) for word in frame.words]
-            second += frame.duration
-        return np.frombuffer(b"".join(f.pcm for f in frames), "<i2"), words
+    def made(self, rate: int) -> Made:
+        """All the sound that was made at this rate, in Hz."""
+        made = Made(rate)
+        for frame in self._kept:
+            if isinstance(frame, OutputAudioFrame):
+                made.add(frame, frame.pts or 0.0)
+        return made
 
     def turns(self, spoken: Sequence[Spoken]) -> list[Turn]:
         """The caller's lines, each with what was heard of it and the reply it got; without a script, the turns heard."""

@@ -12,16 +12,12 @@ from voiceflow.demo.call import Call
 from voiceflow.demo.journal import Turn, word_error_rate
 from voiceflow.demo.script import Spoken
 from voiceflow.demo.timeline import svg
-from voiceflow.demo.words import edits
 from voiceflow.interruption import Interruption
+from voiceflow.score.trace import covered, heard_words, trace
+from voiceflow.score.words import edits
 
 __all__ = ["Report", "make_report", "save"]
 
-FADE_S = 0.03
-"""The end of a cut sound that a fade may have changed."""
-LOOK_S = 0.05
-BEGUN_S = 0.05
-"""A word counts as heard when its sound began so long ago."""
 AFTER_S = 3.0
 """How long after an interrupt stale sound is looked for, at most up to the next reply's first sound."""
 
@@ -125,23 +121,16 @@ def _next_sound(call: Call, cut: Interruption) -> float:
 def _context_errors(call: Call, cut: Interruption) -> int | None:
     """Words by which the saved message differs from the words that are in the recording; None if it cannot be told.
 
-    Where the recorded sound was cut is found by looking for its last whole stretch in the sound that was made, so it
-    owes nothing to the playout's own book-keeping.
+    The recorded sound is looked for in the sound that was made, so this owes nothing to the playout's own book-keeping.
     """
-    utterance = cut.heard[0].utterance
-    made, words = call.journal.sound_of(utterance)
-    reply = call.journal.replies[utterance]
-    last = call.recording.agent.last_sound(reply.heard_at or 0.0, _next_sound(call, cut))
-    if last is None:
+    made, number = call.journal.made(call.recording.agent.rate), cut.heard[0].utterance
+    index = next((index for index, utterance in enumerate(made.utterances) if utterance.number == number), None)
+    traced = trace(call.recording.agent, made)
+    if index is None or not any(stretch.utterance == index for stretch in traced.stretches):
         return None
-    stretch = call.recording.agent.samples(last - FADE_S - LOOK_S, last - FADE_S)
-    at = made.tobytes().find(stretch.tobytes())
-    if at < 0:
-        return None
-    position = (at // 2 + len(stretch)) / call.recording.agent.rate + FADE_S
-    begun = [text for text, start in words if start + BEGUN_S <= position]
+    heard = heard_words(made, index, covered(made, traced.stretches, call.recording.agent, [cut.at]))
     saved = next((m.text for m in call.messages if m.role == "assistant" and m.interrupted), "")
-    return edits(begun, saved.split())
+    return edits([word.text for word in heard], saved.split())
 
 
 def _problems(report: Report, cut_in: Spoken | None) -> list[str]:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from voiceflow.demo.journal import Turn
-from voiceflow.demo.recording import Recording, Track
 from voiceflow.interruption import Interruption
+from voiceflow.score.recording import Recording, Track
 
 __all__ = ["svg"]
 

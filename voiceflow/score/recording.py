@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import wave
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,26 @@ import numpy.typing as npt
 
 from voiceflow.audio import resample
 
-__all__ = ["Recording", "Track"]
+__all__ = ["AUDIBLE", "Piece", "Recording", "Track"]
 
 Samples = npt.NDArray[np.int16]
+
+AUDIBLE = 32
+"""The amplitude above which a sample counts as heard: -60 dB of full scale."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Sound as it came in one go: from sample ``begin`` of the track, handed over ``at`` on the clock."""
+
+    begin: int
+    sound: Samples
+    at: float
+
+    @property
+    def end(self) -> int:
+        """One past its last sample."""
+        return self.begin + len(self.sound)
 
 
 class Track:
@@ -22,27 +40,46 @@ class Track:
     def __init__(self, rate: int, origin: float) -> None:
         self.rate = rate
         self.origin = origin
-        self._pieces: list[tuple[int, Samples]] = []
+        self.pieces: list[Piece] = []
 
     def add(self, pcm: bytes, at: float) -> None:
         """Sound that began at `at`. A piece that follows the last within 5 ms is put right behind it."""
         begin = round((at - self.origin) * self.rate)
-        if self._pieces:
-            last, sound = self._pieces[-1]
-            if abs(begin - last - len(sound)) < 0.005 * self.rate or begin < last + len(sound):
-                begin = last + len(sound)
-        self._pieces.append((begin, np.frombuffer(pcm, "<i2")))
+        if self.pieces:
+            end = self.pieces[-1].end
+            if abs(begin - end) < 0.005 * self.rate or begin < end:
+                begin = end
+        self.pieces.append(Piece(begin, np.frombuffer(pcm, "<i2"), at))
 
     def samples(self, begin: float | None = None, end: float | None = None) -> Samples:
         """The track, or what lies between two times of the clock."""
-        length = max((at + len(sound) for at, sound in self._pieces), default=0)
+        length = self.pieces[-1].end if self.pieces else 0
         whole = np.zeros(length, np.int16)
-        for at, sound in self._pieces:
-            whole[at : at + len(sound)] = sound
+        for piece in self.pieces:
+            whole[piece.begin : piece.end] = piece.sound
         first = 0 if begin is None else max(0, round((begin - self.origin) * self.rate))
         return whole[first : None if end is None else max(0, round((end - self.origin) * self.rate))]
 
-    def last_sound(self, begin: float, end: float, threshold: int = 32) -> float | None:
+    def between(self, begin: int, end: int) -> Samples:
+        """The samples from ``begin`` to ``end``, silence where there is nothing; quick if they are among the last."""
+        out = np.zeros(max(0, end - begin), np.int16)
+        for piece in reversed(self.pieces):
+            if piece.end <= begin:
+                break
+            first, last = max(begin, piece.begin), min(end, piece.end)
+            if first < last:
+                out[first - begin : last - begin] = piece.sound[first - piece.begin : last - piece.begin]
+        return out
+
+    def time(self, sample: int) -> float:
+        """When a sample was heard."""
+        return self.origin + sample / self.rate
+
+    def left_after(self, at: float) -> int:
+        """The first sample that was handed over at `at` or later; the length of the track if none was."""
+        return next((piece.begin for piece in self.pieces if piece.at >= at - 1e-9), self.pieces[-1].end if self.pieces else 0)
+
+    def last_sound(self, begin: float, end: float, threshold: int = AUDIBLE) -> float | None:
         """When, between two times, the last audible sample was; None if there is none."""
         loud = np.flatnonzero(np.abs(self.samples(begin, end).astype(np.int32)) > threshold)
         return None if not loud.size else begin + (loud[-1] + 1) / self.rate
