@@ -13,7 +13,7 @@ from functools import lru_cache
 from voiceflow.processors.marks import spoken_words
 from voiceflow.processors.spoken import say
 
-__all__ = ["are_echo", "sounds_alike"]
+__all__ = ["are_echo", "begin_with_echo", "sounds_alike"]
 
 EARLY_S = 0.3
 """The onset of an echo may be placed inside its first word, whose own beginning was then so much earlier."""
@@ -21,6 +21,8 @@ ALIKE = 0.7
 """Of letters in common, for recognisers mishear an echo."""
 SHARE = 0.7
 """Of the words that must be the agent's."""
+UNSURE = 2
+"""The newest words of a partial transcript that may be misheard for want of what follows them."""
 DRIFT = 0.5
 """Where a word lies in the sound is reckoned by its letters: wrong by so much of the sound before it."""
 
@@ -30,7 +32,7 @@ def sounds_alike(heard: str, spoken: str) -> bool:
     if heard == spoken:
         return True
     shorter = min(len(heard), len(spoken))
-    if shorter >= 2 and (spoken.startswith(heard) or spoken.endswith(heard)):
+    if shorter >= 2 and (spoken.startswith(heard) or (spoken.endswith(heard) and len(heard) > len(spoken) / 2)):
         return True
     return shorter >= 3 and SequenceMatcher(None, heard, spoken, autojunk=False).ratio() >= ALIKE
 
@@ -61,6 +63,18 @@ def are_echo(words: Sequence[str], began: float, ended: float, spoken: Sequence[
         best = row
         at += length * (len(word) + 1) / letters
     return is_last and best[-1] >= SHARE * len(words)
+
+
+def begin_with_echo(words: Sequence[str], began: float, ended: float, spoken: Sequence[tuple[str, float]], within_s: float) -> bool:
+    """Whether they are an echo but for the last word, or of six and more the last two, which a recogniser may still change."""
+    letters = sum(len(word) + 1 for word in words)
+    for count in range(len(words) - 1, max(len(words) - 1 - UNSURE, 1), -1):
+        if len(words) - count > count // 2:
+            break
+        share = sum(len(word) + 1 for word in words[:count]) / letters
+        if are_echo(words[:count], began, began + share * (ended - began), spoken, within_s):
+            return True
+    return False
 
 
 @lru_cache(maxsize=512)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from voiceflow.processors.echo import are_echo
+from voiceflow.processors.echo import are_echo, begin_with_echo
 from voiceflow.processors.marks import spoken_words
 from voiceflow.processors.turn_evidence import Agent, Answer, Due, Evidence, Fate, Pause, Verdict
 
@@ -221,6 +221,9 @@ class Echo(Policy, frozen=True, tag="echo"):
         if evidence.words:
             if are_echo(evidence.words, evidence.began, evidence.words_by, evidence.agent_words, self.within_s):
                 return self._no(f"{evidence.text!r} is what the agent was saying at that time (within_s {self.within_s:g})", Fate.DROP)
+            unsure = evidence.speaking and not evidence.settled and len(evidence.words) > len(evidence.finals)
+            if unsure and begin_with_echo(evidence.words, evidence.began, evidence.words_by, evidence.agent_words, self.within_s):
+                return self._not_yet(f"{evidence.text!r} begins with what the agent was saying, and its end may still change", hold=False)
             return self._pass("the words are not the agent's")
         if evidence.agent is not Agent.SPEAKING or evidence.settled:
             return self._pass("no words")
@@ -236,15 +239,26 @@ class Echo(Policy, frozen=True, tag="echo"):
 
 
 class Level(Policy, frozen=True, tag="level"):
-    """Speech ``quieter_db`` or more below this caller's usual level is somebody else's. NO to it, else PASS."""
+    """Speech ``quieter_db`` or more below this caller's usual level is somebody else's, or an echo. NO to it, else PASS.
+
+    Until the caller has had a turn their level is not known: then what is more than ``faint_db`` below full scale is
+    not judged, and the agent not held for it, until there are words. A caller on a line is about 26 below (ITU-T G.100.1), a
+    loudspeaker's echo in the room 15 dB more or fainter; it goes on then, and its words show whose they are.
+    """
 
     quieter_db: float = 12.0
+    faint_db: float = 38.0
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""
         level, usual = evidence.level_db, evidence.usual_db
-        if level is None or usual is None:
+        if level is None:
             return self._pass("level unknown")
+        if usual is None:
+            told = f"{level:.0f} dB, and the caller's own is not known yet (faint_db {self.faint_db:g})"
+            if level >= -self.faint_db or evidence.words:
+                return self._pass(told)
+            return self._no(told, Fate.DROP) if evidence.settled else self._not_yet(told, hold=False)
         told = f"{level:.0f} dB, usually {usual:.0f} dB (quieter_db {self.quieter_db:g})"
         return self._no(told, Fate.DROP) if usual - level >= self.quieter_db else self._pass(told)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -106,6 +107,8 @@ CASES: list[tuple[StartPolicy, Evidence, Answer, str]] = [
     (Echo(), over("stop", resumed_at=9.85), PASS, "not the agent's"),
     (Echo(again_s=0), over(resumed_at=9.85), PASS, "no words"),
     (Level(12), over(), PASS, "unknown"),
+    (Level(12), over(level_db=-40), NOT_YET, "-40 dB, and the caller's own is not known yet (faint_db 38)"),
+    (Level(12), over(level_db=-36), PASS, "not known yet"),
     (Level(12), over(level_db=-50, usual_db=-30), NO, "-50 dB, usually -30 dB (quieter_db 12)"),
     (Level(12), over(level_db=-41, usual_db=-30), PASS, "-41 dB"),
     (Confidence(0.3), over(), PASS, "no words"),
@@ -391,3 +394,37 @@ def test_an_echo_is_known_by_how_it_sounds() -> None:
     """Digits are the words they stand for."""
     assert are_echo(("at", "9"), 10.0, 11.0, (("at", 10.0), ("nine", 10.4)), 0.5)
     assert not are_echo(("at", "8"), 10.0, 11.0, (("at", 10.0), ("nine", 10.4)), 0.5)
+
+
+SPOKEN = tuple((word, at / 10) for at, word in enumerate("to reset the router hold the small button on the back".split()))
+
+
+@pytest.mark.parametrize(
+    ("heard", "answer"),
+    [
+        ("to reset the router", NO),
+        ("to reset the right", NOT_YET),  # the newest word of a partial, misheard
+        ("to reset stop", NOT_YET),
+        ("to stop", PASS),  # one word is too little to know the agent by
+        ("to reset please stop", PASS),
+        ("to reset the router please stop", NOT_YET),
+        ("to reset the router please stop it", PASS),
+    ],
+)
+def test_the_newest_words_of_a_partial_echo_may_still_change(heard: str, answer: Answer) -> None:
+    """They are waited for, without a hold, until the transcript shows whose they are; a final one is judged as it is."""
+    words = tuple(heard.split())
+    evidence = Evidence(
+        now=1.2,
+        agent=Agent.SPEAKING,
+        speaking=True,
+        began=0.1,
+        words=words,
+        text=heard,
+        words_by=0.1 + 0.1 * len(words),
+        agent_words=SPOKEN,
+    )
+    verdict = Echo().judge(evidence)
+    assert (verdict.answer, verdict.hold) == (answer, False)
+    final = Echo().judge(dataclasses.replace(evidence, settled=True, finals=words))
+    assert final.answer is (NO if answer is NO else PASS)
