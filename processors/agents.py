@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, get_args
 from voiceflow.frames import ControlFrame, LLMEnded, SayFrame, SentenceFrame, Travels
 from voiceflow.processor import Processor
 from voiceflow.processors.conversation import Conversation
-from voiceflow.processors.tool import Tool, ToolError
+from voiceflow.processors.tool import Tool, ToolError, by_name
 
 __all__ = ["Agent", "AgentChanged", "Carry", "HandOver", "HandOverFrame", "OnlyVoice", "carried"]
 
@@ -31,9 +31,7 @@ class Agent:
     voice: str = ""
 
     def __post_init__(self) -> None:
-        names = [known.name for known in self.tools]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ToolError(f"agent {self.name}: two tools are named {', '.join(twice)}; a model could not tell them apart")
+        by_name(self.tools, f"agent {self.name}: ")
 
 
 @dataclass(frozen=True, slots=True)

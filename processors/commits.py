@@ -64,7 +64,7 @@ class Commits:
         self._added.clear()
         for reply in self._replies.values():
             reply.exchange = len(self._spoken_at)
-            reply.calls = {its: ours for its, ours in reply.calls.items() if conversation.find_call(ours) is not None}
+        self._forget_calls()
 
     def summarised(self, count: int, text: str) -> None:
         """``text`` stands for the first ``count`` messages from here on. What is under way keeps its place."""
@@ -73,6 +73,11 @@ class Commits:
         del self._spoken_at[:gone]
         for reply in self._replies.values():
             reply.exchange = max(0, reply.exchange - gone)
+        self._forget_calls()
+
+    def _forget_calls(self) -> None:
+        """Those that the conversation has no more."""
+        for reply in self._replies.values():
             reply.calls = {its: ours for its, ours in reply.calls.items() if self.conversation.find_call(ours) is not None}
 
     def hand_over(self, conversation: Conversation, *, asks: bool) -> None:

@@ -84,8 +84,10 @@ class Context(Processor):
     """Keeps the conversation and asks for replies. Instant. Its place is before the language model; reports go on upstream.
 
     ``system``: instructions that precede each request, or an ``Agent`` with instructions and tools. ``conversation``: one
-    to carry on. ``tools``: what the model may call. ``HandOverFrame`` puts another agent in the place of this one. Replies are numbered from 1 by ``ContextFrame.utterance``, and what was heard of each is committed once. What is
-    said without being asked for (``SayFrame``) has number 0. A reply that a ``SayFrame`` cut in two is reported, and
+    to carry on. ``tools``: what the model may call. ``HandOverFrame`` puts another agent in the place of this one.
+
+    Replies are numbered from 1 by ``ContextFrame.utterance``, and what was heard of each is committed once. What is said
+    without being asked for (``SayFrame``) has number 0. A reply that a ``SayFrame`` cut in two is reported, and
     committed, in two parts.
 
     At most one reply is under way: a turn that ends while one is interrupts it first. A reply with calls is under way

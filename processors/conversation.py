@@ -6,13 +6,13 @@ behind it and beside those of its siblings; no message is empty; what one side s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from voiceflow.errors import what_and_where
 from voiceflow.messages import AudioClip, Image, Message, ToolCall
 
 __all__ = ["STILL_RUNNING", "Conversation", "Media", "is_object"]
@@ -180,7 +180,7 @@ class Conversation:
                 raise ValueError(f"$.version: {version}; this voiceflow reads {FORMAT}")
             return cls(msgspec.json.decode(text, type=_Saved).messages)
         except ValueError as error:  # msgspec's own errors are ValueErrors
-            raise ValueError(f"not a saved conversation: {_place_first(str(error))}") from error
+            raise ValueError(f"not a saved conversation: {_place_first(error)}") from error
 
 
 def _made(messages: tuple[Message, ...]) -> Conversation:
@@ -194,12 +194,9 @@ def _joined(before: str, text: str) -> str:
     return f"{before} {text}".strip()
 
 
-def _place_first(error: str) -> str:
-    """msgspec says "what - at `$.place`"."""
-    found = re.fullmatch(r"(.*) - at `(\$.*)`", error, re.DOTALL)
-    if found:
-        return f"{found[2]}: {found[1]}"
-    return error if error.startswith("$") else f"$: {error}"
+def _place_first(error: ValueError) -> str:
+    what, place = what_and_where(error)
+    return what if what.startswith("$") else f"{place or '$'}: {what}"
 
 
 # ----------------------------------------------------------------------------------------------- what is valid

@@ -82,7 +82,7 @@ class Score(Policy, frozen=True, tag="score"):
         Policy.__post_init__(self)
         if self.threshold > 1:
             raise ValueError(f"Score.threshold is {self.threshold!r}; scores lie between 0 and 1")
-        check_members(self, (self.without,), _END, "end")
+        check_members(self, (self.without,), EndPolicy, "end")
 
     def due(self, pause: Pause) -> Due:
         """See the class."""
@@ -94,8 +94,8 @@ class Score(Policy, frozen=True, tag="score"):
         return Due(math.inf, f"score {pause.score:.2f} not > {self.threshold:g}")
 
 
-class Earliest(Policy, frozen=True, tag="earliest"):
-    """Whichever of ``policies`` comes first, but not before ``floor_s`` of silence, and at the latest after ``ceiling_s`` (None: no bound)."""
+class _Bounded(Policy, frozen=True):
+    """``policies`` together, but not before ``floor_s`` of silence, and at the latest after ``ceiling_s`` (None: no bound)."""
 
     policies: tuple[EndPolicy, ...]
     floor_s: float = 0.0
@@ -103,8 +103,20 @@ class Earliest(Policy, frozen=True, tag="earliest"):
 
     def __post_init__(self) -> None:
         Policy.__post_init__(self)
-        check_members(self, self.policies, _END, "end")
-        _check_bounds(self, self.floor_s, self.ceiling_s)
+        check_members(self, self.policies, EndPolicy, "end")
+        if self.ceiling_s is not None and self.ceiling_s < self.floor_s:
+            raise ValueError(f"{type(self).__name__}.ceiling_s ({self.ceiling_s!r}) is shorter than floor_s ({self.floor_s!r})")
+
+    def _between(self, due: Due, pause: Pause) -> Due:
+        if self.ceiling_s is not None and due.at > pause.ended + self.ceiling_s:
+            return Due(pause.ended + self.ceiling_s, f"silence, {pause.after} (ceiling_s {self.ceiling_s:g}; {due.why})")
+        if due.at < pause.ended + self.floor_s:
+            return Due(pause.ended + self.floor_s, f"{due.why} (floor_s {self.floor_s:g})")
+        return due
+
+
+class Earliest(_Bounded, frozen=True, tag="earliest"):
+    """Whichever of ``policies`` comes first, but not before ``floor_s`` of silence, and at the latest after ``ceiling_s`` (None: no bound)."""
 
     def due(self, pause: Pause) -> Due:
         """See the class."""
@@ -112,41 +124,16 @@ class Earliest(Policy, frozen=True, tag="earliest"):
         soonest = min(dues, key=lambda due: due.at)
         if soonest.at == math.inf:
             soonest = Due(math.inf, ", ".join(due.why for due in dues))
-        return _between(soonest, pause, self.floor_s, self.ceiling_s)
+        return self._between(soonest, pause)
 
 
-class Latest(Policy, frozen=True, tag="latest"):
+class Latest(_Bounded, frozen=True, tag="latest"):
     """When all of ``policies`` are content, with the same two bounds."""
-
-    policies: tuple[EndPolicy, ...]
-    floor_s: float = 0.0
-    ceiling_s: float | None = None
-
-    def __post_init__(self) -> None:
-        Policy.__post_init__(self)
-        check_members(self, self.policies, _END, "end")
-        _check_bounds(self, self.floor_s, self.ceiling_s)
 
     def due(self, pause: Pause) -> Due:
         """See the class."""
-        return _between(max((p.due(pause) for p in self.policies), key=lambda due: due.at), pause, self.floor_s, self.ceiling_s)
+        return self._between(max((policy.due(pause) for policy in self.policies), key=lambda due: due.at), pause)
 
 
 EndPolicy: TypeAlias = Silence | AdaptiveSilence | Endpoint | Score | External | Earliest | Latest
 """Says when a silence ends the turn: ``due(pause) -> due``."""
-
-
-def _between(due: Due, pause: Pause, floor_s: float, ceiling_s: float | None) -> Due:
-    if ceiling_s is not None and due.at > pause.ended + ceiling_s:
-        return Due(pause.ended + ceiling_s, f"silence, {pause.after} (ceiling_s {ceiling_s:g}; {due.why})")
-    if due.at < pause.ended + floor_s:
-        return Due(pause.ended + floor_s, f"{due.why} (floor_s {floor_s:g})")
-    return due
-
-
-_END: tuple[type[Policy], ...] = (Silence, AdaptiveSilence, Endpoint, Score, External, Earliest, Latest)
-
-
-def _check_bounds(owner: Policy, floor_s: float, ceiling_s: float | None) -> None:
-    if ceiling_s is not None and ceiling_s < floor_s:
-        raise ValueError(f"{type(owner).__name__}.ceiling_s ({ceiling_s!r}) is shorter than floor_s ({floor_s!r})")

@@ -7,7 +7,6 @@ a reply is being thought of, a tool runs or something is still to be heard; a no
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
@@ -28,6 +27,7 @@ from voiceflow.frames import (
     TurnStarted,
 )
 from voiceflow.processor import Processor
+from voiceflow.tasks import woken
 
 if TYPE_CHECKING:
     from voiceflow.interruption import Interruption
@@ -205,10 +205,7 @@ class Idle(Processor):
         """Wait for silence."""
         options = self.timer.options
         while not self._is_over:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(self.timer.deadline):
-                    await self._wake.wait()
-            self._wake.clear()
+            await woken(self._wake, self.timer.deadline)
             event = None if self._is_over else self.timer.tick(self.session.time())
             if event is None:
                 continue

@@ -20,7 +20,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from voiceflow.messages import ToolSpec
-from voiceflow.processors.tool import Effect, Tool, ToolError, ToolRun
+from voiceflow.processors.tool import Effect, Tool, ToolError, ToolRun, by_name
 
 __all__ = ["McpOptions", "McpServer"]
 
@@ -68,10 +68,8 @@ class McpServer:
             async with asyncio.timeout(self.options.connect_timeout_s):
                 listed = await self._listed(client)
             self.tools = [self._tool(offer) for offer in listed]
-            names = [known.name for known in self.tools]
-            if twice := {name for name in names if names.count(name) > 1}:
-                raise ToolError(f"MCP server {self.name}: it lists {', '.join(sorted(twice))} twice")
-            if strangers := self.options.effects.keys() - set(names):
+            names = by_name(self.tools, f"MCP server {self.name}: ")
+            if strangers := self.options.effects.keys() - names.keys():
                 raise ToolError(
                     f"MCP server {self.name}: effects names {', '.join(sorted(strangers))}, it offers {', '.join(names) or 'none'}"
                 )

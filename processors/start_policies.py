@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -284,13 +284,17 @@ class Confidence(Policy, frozen=True, tag="confidence"):
         return self._no(told) if evidence.settled else self._not_yet(told, hold=self.hold, look_at=evidence.ripe_at(self.longest_s))
 
 
-class AnyOf(Policy, frozen=True, tag="any"):
-    """YES if one says so; NO if all who do not pass do."""
+class _Several(Policy, frozen=True):
+    """``policies`` together."""
 
     policies: tuple[StartPolicy, ...]
 
     def __post_init__(self) -> None:
-        check_members(self, self.policies, _START, "start")
+        check_members(self, self.policies, StartPolicy, "start")
+
+
+class AnyOf(_Several, frozen=True, tag="any"):
+    """YES if one says so; NO if all who do not pass do."""
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""
@@ -301,13 +305,8 @@ class AnyOf(Policy, frozen=True, tag="any"):
         return _all_agree(said) if said else self._pass("no policy has anything to judge")
 
 
-class AllOf(Policy, frozen=True, tag="all"):
+class AllOf(_Several, frozen=True, tag="all"):
     """NO if one says so; YES if all who do not pass do. The agent is held only if all who are undecided want that."""
-
-    policies: tuple[StartPolicy, ...]
-
-    def __post_init__(self) -> None:
-        check_members(self, self.policies, _START, "start")
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""
@@ -318,13 +317,8 @@ class AllOf(Policy, frozen=True, tag="all"):
         return _all_agree(said) if said else self._pass("no policy has anything to judge")
 
 
-class FirstDecides(Policy, frozen=True, tag="first"):
+class FirstDecides(_Several, frozen=True, tag="first"):
     """The first that does not pass decides, and be it that more must be known."""
-
-    policies: tuple[StartPolicy, ...]
-
-    def __post_init__(self) -> None:
-        check_members(self, self.policies, _START, "start")
 
     def judge(self, evidence: Evidence) -> Verdict:
         """See the class."""
@@ -335,10 +329,8 @@ class FirstDecides(Policy, frozen=True, tag="first"):
 StartPolicy: TypeAlias = Voice | Words | Phrases | WakePhrase | External | Never | Echo | Level | Confidence | AnyOf | AllOf | FirstDecides
 """Judges whether speech is meant: ``judge(evidence) -> verdict``."""
 
-_START: tuple[type[Policy], ...] = (Voice, Words, Phrases, WakePhrase, External, Never, Echo, Level, Confidence, AnyOf, AllOf, FirstDecides)
 
-
-def check_members(owner: Policy, policies: object, wanted: tuple[type[Policy], ...], kind: str) -> None:
+def check_members(owner: Policy, policies: object, wanted: Any, kind: str) -> None:
     """A combination holds policies of its kind, and at least one; raises ValueError."""
     name = type(owner).__name__
     if not isinstance(policies, tuple) or not policies:

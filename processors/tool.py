@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -19,7 +19,7 @@ from voiceflow.errors import VoiceflowError
 from voiceflow.messages import ToolCall, ToolSpec
 from voiceflow.session import Session
 
-__all__ = ["Effect", "Tool", "ToolError", "ToolRun", "tool", "tool_of"]
+__all__ = ["Effect", "Tool", "ToolError", "ToolRun", "by_name", "tool", "tool_of"]
 
 Effect: TypeAlias = Literal["pure", "idempotent", "once"]
 
@@ -80,6 +80,16 @@ class Tool:
         return self.effect == "once" if self.after_speech is None else self.after_speech
 
 
+def by_name(tools: Iterable[Tool], whose: str = "") -> dict[str, Tool]:
+    """The tools by their names. Raises ToolError, beginning with ``whose``, if two have the same."""
+    known: dict[str, Tool] = {}
+    for one in tools:
+        if one.name in known:
+            raise ToolError(f"{whose}two tools are named {one.name}; a model could not tell them apart")
+        known[one.name] = one
+    return known
+
+
 def tool(
     *,
     effect: Effect = "pure",
@@ -99,8 +109,8 @@ def tool(
     def make(function: Callable[..., Any]) -> Tool:
         label = name or function.__name__
         _checked_name(label)
-        arguments, run_name = _arguments(label, function)
-        description, _ = _described(function)
+        description, told = _described(function)
+        arguments, run_name = _arguments(label, function, told)
         spec = ToolSpec(label, description, _schema(label, arguments))
         return Tool(
             spec=spec,
@@ -126,13 +136,12 @@ def tool_of(arguments: type[msgspec.Struct], run: Callable[[Any], Any], *, name:
     return Tool(spec=ToolSpec(_checked_name(name), description, _schema(name, arguments)), run=begin, effect=effect)
 
 
-def _arguments(label: str, function: Callable[..., Any]) -> tuple[type[msgspec.Struct], str | None]:
+def _arguments(label: str, function: Callable[..., Any], told: Mapping[str, str]) -> tuple[type[msgspec.Struct], str | None]:
     """The struct that the arguments must fit, and the name of the parameter that takes the ``ToolRun``."""
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except NameError as error:
         raise ToolError(f"tool {label}: an annotation names {error.name!r}, which is not defined where the function is") from error
-    _, told = _described(function)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     run_name = None
     for parameter in inspect.signature(function).parameters.values():

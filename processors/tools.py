@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -31,7 +31,7 @@ from voiceflow.frames import (
 from voiceflow.messages import ToolCall
 from voiceflow.processor import Processor
 from voiceflow.processors.agents import HandOver, HandOverFrame
-from voiceflow.processors.tool import Tool, ToolError, ToolRun, tool
+from voiceflow.processors.tool import Tool, ToolError, ToolRun, by_name, tool
 from voiceflow.tasks import whatever_happens
 
 if TYPE_CHECKING:
@@ -132,10 +132,7 @@ class Tools(Processor):
     """
 
     def __init__(self, tools: Sequence[Tool], *, parallel: bool = True) -> None:
-        names = [known.name for known in tools]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ToolError(f"two tools are named {', '.join(twice)}; a model could not tell them apart")
-        self.tools = {known.name: known for known in tools}
+        self.tools = by_name(tools)
         """Of the agent who speaks: a hand-over exchanges them."""
         self.calls = Calls(parallel=parallel)
         self._tasks: dict[Entry, asyncio.Task[None]] = {}
@@ -212,7 +209,7 @@ class Tools(Processor):
         self.calls.finished(entry)
         self._tell(ToolResultFrame(call=entry.call, text=text, utterance=entry.utterance))
         if entry.hand_over is not None:
-            self.tools = {known.name: known for known in entry.hand_over.to.tools}
+            self.tools = by_name(entry.hand_over.to.tools)
             self._tell(HandOverFrame(hand_over=entry.hand_over))
         self._go_on()
 
@@ -229,7 +226,7 @@ class Tools(Processor):
         filler = self.session.spawn(self._fill(entry, entry.tool), f"{self.name}/{entry.call.name}/filler")
         try:
             if entry.tool.effect == "once":
-                return await _to_the_end(work)
+                return await whatever_happens(work)  # what has begun is not cancelled, not even by the end of the session
             async with asyncio.timeout(entry.tool.timeout_s):
                 return await work
         except TimeoutError:
@@ -261,17 +258,6 @@ class Tools(Processor):
             if self._silent.is_set():
                 break
         self._tell(SayFrame(known.filler, epoch=entry.epoch))
-
-
-async def _to_the_end(work: Any) -> str:
-    """What has begun and must be done once is not cancelled, not even by the end of the session."""
-    result: list[str] = []
-
-    async def keep() -> None:
-        result.append(await work)
-
-    await whatever_happens(keep())
-    return result[0]
 
 
 def _problem(text: str) -> str:

@@ -10,11 +10,11 @@ says when a silence ends the turn; ``Earliest`` and ``Latest`` combine them.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 
+from voiceflow.errors import what_and_where
 from voiceflow.processors.end_policies import AdaptiveSilence, Earliest, Endpoint, EndPolicy, Latest, Score, Silence
 from voiceflow.processors.start_policies import (
     BACKCHANNELS,
@@ -64,8 +64,6 @@ __all__ = [
 _START_NAMES = sorted(str(policy.__struct_config__.tag) for policy in StartPolicy.__args__)
 _END_NAMES = sorted(str(policy.__struct_config__.tag) for policy in EndPolicy.__args__)
 
-_PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?P<place>.*)`)?", re.DOTALL)
-
 
 def start_policy_from_json(text: str | bytes) -> StartPolicy:
     """A start policy; raises ValueError that names the wrong field."""
@@ -89,9 +87,8 @@ def read_json(text: str | bytes, wanted: Any, what: str) -> Any:
     try:
         return msgspec.json.decode(text, type=wanted)
     except msgspec.DecodeError as error:  # also its ValidationError
-        match = _PLACE.fullmatch(str(error))
-        assert match is not None  # it matches anything
-        message, place = match["what"], match["place"] or "$"
+        message, place = what_and_where(error)
+        place = place or "$"
         names = _END_NAMES if wanted is EndPolicy or place.startswith("$.end") else _START_NAMES
         known = f"; known: {', '.join(names)}"
         if place.endswith(".policy") and message.startswith("Invalid value"):

@@ -6,7 +6,6 @@ The one rule: decisions are given out in the order in which they were made, whoe
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
@@ -35,6 +34,7 @@ from voiceflow.processors.end_policies import EndPolicy
 from voiceflow.processors.start_policies import StartPolicy
 from voiceflow.processors.turn_machine import Decision, Signal, State, TurnMachine
 from voiceflow.processors.turn_options import TurnOptions, TurnPolicyFrame
+from voiceflow.tasks import woken
 
 if TYPE_CHECKING:
     from voiceflow.interruption import Interruption
@@ -108,7 +108,7 @@ class Turns(Processor):
     async def run(self) -> AsyncIterator[TurnStarted | TurnEnded | HoldFrame | ResumeFrame | InterruptFrame]:
         """Decide what time alone decides."""
         while True:
-            await self._sleep()
+            await woken(self._wake, self.machine.deadline)
             self._decided += self.machine.tick(self.session.time())
             for decision in self._decisions():
                 yield decision
@@ -122,14 +122,6 @@ class Turns(Processor):
     def _take(self, signal: Signal) -> None:
         self._decided += self.machine.step(signal, self.session.time())
         self._wake.set()
-
-    async def _sleep(self) -> None:
-        """Until the machine's deadline, or a signal that may have moved it."""
-        deadline = self.machine.deadline
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(deadline):
-                await self._wake.wait()
-        self._wake.clear()
 
     def _decisions(self) -> Iterator[Decision]:
         # One queue for process() and run(): whichever is awake gives out in the order of deciding.

@@ -10,9 +10,21 @@ VoiceflowError
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-__all__ = ["ContractError", "ModelError", "NodeError", "PipelineError", "SessionError", "VoiceflowError", "type_names"]
+__all__ = [
+    "ContractError",
+    "ModelError",
+    "NodeError",
+    "PipelineError",
+    "SessionError",
+    "VoiceflowError",
+    "type_names",
+    "what_and_where",
+]
+
+_PLACE = re.compile(r"(.*?)(?: - at `(.*)`)?", re.DOTALL)
 
 
 class VoiceflowError(Exception):
@@ -46,3 +58,10 @@ class NodeError(VoiceflowError):
 def type_names(types: Iterable[type]) -> str:
     """Frame types as a reader wants to see them in an error: ``AudioFrame | TextFrame``."""
     return " | ".join(sorted(t.__name__ for t in types)) or "nothing"
+
+
+def what_and_where(error: Exception) -> tuple[str, str]:
+    """msgspec's message, ``what - at `$.place` ``, in its two parts; the place is "" where it names none."""
+    found = _PLACE.fullmatch(str(error))
+    assert found is not None  # it matches anything
+    return found[1], found[2] or ""

@@ -6,10 +6,13 @@ Not ``asyncio.TaskGroup``: a group waits for ever for a task that swallows its c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["RESOLUTION_S", "Tasks", "whatever_happens"]
+__all__ = ["RESOLUTION_S", "Tasks", "whatever_happens", "woken"]
+
+T = TypeVar("T")
 
 INSIST_S = 0.05
 """How long a cancelled task may take before it is cancelled again."""
@@ -56,15 +59,24 @@ class Tasks:
             self._on_error(task.get_name(), error)
 
 
-async def whatever_happens(closing: Coroutine[Any, Any, None]) -> None:
-    """Await to the end, even when cancelled meanwhile; the cancellation is raised afterwards."""
-    task = asyncio.get_running_loop().create_task(closing, name="close")
+async def woken(event: asyncio.Event, deadline: float | None) -> None:
+    """Wait until ``event`` is set or the loop's clock has come to ``deadline`` (None: never); it is clear afterwards."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout_at(deadline):
+            await event.wait()
+    event.clear()
+
+
+async def whatever_happens(work: Coroutine[Any, Any, T]) -> T:
+    """Await to the end, even when cancelled meanwhile; the cancellation is raised afterwards. The work's result."""
+    task = asyncio.get_running_loop().create_task(work, name="to the end")
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancelled = error
-    task.result()
+    result = task.result()
     if cancelled is not None:
         raise cancelled
+    return result

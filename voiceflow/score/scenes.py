@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from voiceflow.errors import VoiceflowError
+from voiceflow.errors import VoiceflowError, what_and_where
 
 __all__ = [
     "EXPECTATIONS",
@@ -35,7 +35,7 @@ __all__ = [
 
 VOICES = ("heart", "michael", "sarah", "eric")
 VOICE_LEVEL_DB = -26.0
-"""The usual active level of a telephone voice, in dB of full scale (ITU-T P.56)."""
+"""The usual active level of a telephone voice, in dB of full scale (ITU-T P.56, G.100.1)."""
 WORD_S = 0.3
 """How long a word takes where no voice speaks it."""
 
@@ -214,16 +214,17 @@ def _read(table: Any, number: int, path: Path) -> Scene:
         _check(scene)
         check_times(scene, length_s)
     except msgspec.ValidationError as error:
-        raise SceneError(f"{where}: {_plainly(str(error))}") from error
+        raise SceneError(f"{where}: {_plainly(error)}") from error
     except ValueError as error:
         raise SceneError(f"{where}: {error}") from error
     return scene
 
 
-def _plainly(message: str) -> str:
+def _plainly(error: msgspec.ValidationError) -> str:
     """msgspec's message with the place first: ``do[0].sayy: ...``."""
-    text, _, place = message.partition(" - at `$")
-    return f"{place.rstrip('`').lstrip('.')}: {text}" if place.rstrip("`") else text
+    what, place = what_and_where(error)
+    place = place.removeprefix("$").removeprefix(".")
+    return f"{place}: {what}" if place else what
 
 
 def _filled(action: Action, scene: Scene) -> Action:
