@@ -6,6 +6,7 @@ The one rule: the agent is a plain pipeline, as anybody would write it; what is 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from voiceflow.interruption import Interruption
 from voiceflow.messages import Message
 from voiceflow.processor import Processor
 from voiceflow.processors.context import Context
+from voiceflow.score.caller import spoken
 from voiceflow.score.recording import Recording
 from voiceflow.session import Session
 from voiceflow.transports.speaker import Speaker
@@ -24,7 +26,6 @@ from voiceflow.transports.speaker import Speaker
 __all__ = ["Call", "hold_call"]
 
 VOICE_RATE = 22050
-FRAME_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +50,10 @@ class _CallerLine(Processor):
         self.recording = recording
 
     async def run(self) -> AsyncIterator[InputAudioFrame]:
-        """Each frame is yielded when its last sample has been spoken; frame n is due n frames after the first."""
-        loop, samples = asyncio.get_running_loop(), round(FRAME_S * RATE)
-        origin, number = loop.time(), 0
-        while (sound := self.caller.frame(origin + number * FRAME_S, samples)) is not None:
-            at = origin + number * FRAME_S
-            number += 1
-            await asyncio.sleep(origin + number * FRAME_S - loop.time())
-            self.recording.caller.add(sound.tobytes(), at)
-            yield InputAudioFrame(sound.tobytes(), RATE, pts=at)
+        """The play, to its end."""
+        async with contextlib.aclosing(spoken(self.caller.frame, self.recording.caller)) as frames:
+            async for frame in frames:
+                yield frame
 
 
 async def hold_call(caller: Caller, journal: Journal) -> Call:

@@ -7,7 +7,8 @@ sample, which is what everything is measured from.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,7 +21,7 @@ from voiceflow.processor import Processor
 from voiceflow.score.recording import Track
 from voiceflow.score.scenes import Action, Scene
 
-__all__ = ["CALLER_RATE", "Air", "CallerLine", "Clip", "Done", "Patience", "Play"]
+__all__ = ["CALLER_RATE", "Air", "CallerLine", "Clip", "Done", "Patience", "Play", "spoken"]
 
 Samples = npt.NDArray[np.int16]
 
@@ -162,8 +163,26 @@ class Play:
         return bool(self._began) and (not self._stopped or self._stopped[-1] < self._began[-1])
 
 
+async def spoken(
+    sound: Callable[[float, int], Samples | None], track: Track, room: Callable[[Samples, float], Samples] | None = None
+) -> AsyncGenerator[InputAudioFrame]:
+    """``sound(at, samples)``, frame by frame, until it gives None; recorded on ``track``, after ``room(sound, at)`` has added to it.
+
+    Each frame is yielded when its last sample has been spoken; frame n is due n frames after the first.
+    """
+    loop, samples = asyncio.get_running_loop(), round(FRAME_S * CALLER_RATE)
+    origin, number = loop.time(), 0
+    while (heard := sound(origin + number * FRAME_S, samples)) is not None:
+        at = origin + number * FRAME_S
+        number += 1
+        await asyncio.sleep(origin + number * FRAME_S - loop.time())
+        pcm = (heard if room is None else room(heard, at)).astype("<i2").tobytes()
+        track.add(pcm, at)
+        yield InputAudioFrame(pcm, CALLER_RATE, pts=at)
+
+
 class CallerLine(Processor):
-    """The caller's end of the line. Each frame is yielded when its last sample has been spoken; frame n is due n frames after the first.
+    """The caller's end of the line: what the scene's play gives, and what the room adds.
 
     The source of a scene's pipeline. ``texts``, ``levels`` and ``late`` are what scripted services need to know of it:
     the labels' words, how loud each is in dB of full scale, and by how much its transcript comes late.
@@ -182,15 +201,9 @@ class CallerLine(Processor):
 
     async def run(self) -> AsyncIterator[InputAudioFrame]:
         """The sound of the scene; at its end the caller hangs up."""
-        loop, samples = asyncio.get_running_loop(), round(FRAME_S * CALLER_RATE)
-        origin, number = loop.time(), 0
-        while (speech := self.play.frame(origin + number * FRAME_S, samples)) is not None:
-            at = origin + number * FRAME_S
-            number += 1
-            await asyncio.sleep(origin + number * FRAME_S - loop.time())
-            sound = self._air.room(speech, at).astype("<i2").tobytes()
-            self._track.add(sound, at)
-            yield InputAudioFrame(sound, CALLER_RATE, pts=at)
+        async with contextlib.aclosing(spoken(self.play.frame, self._track, self._air.room)) as frames:
+            async for frame in frames:
+                yield frame
         if self.play.is_agent_talking:
             self.session.interrupt("the caller hangs up")
         self.session.end()  # the way in for what the agent is made to say would keep it open

@@ -47,7 +47,7 @@ def _noises(scene: Scene) -> set[str | None]:
 
 @lru_cache(maxsize=512)
 def _rendered(action: Action) -> Clip:
-    clip = sounds.render(
+    return sounds.render(
         say=action.say,
         sound=action.sound,
         voice=action.voice,
@@ -58,7 +58,6 @@ def _rendered(action: Action) -> Clip:
         seed=action.seed,
         far=action.far,
     )
-    return Clip(clip.samples, clip.begin, clip.end)
 
 
 class LiveAir:

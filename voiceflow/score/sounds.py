@@ -27,16 +27,16 @@ from voiceflow.audio import resample, to_float, to_pcm
 from voiceflow.processors.marks import spoken_words
 from voiceflow.processors.tts_kokoro import SAMPLE_RATE, Kokoro, KokoroOptions
 from voiceflow.score import noises
+from voiceflow.score.caller import Clip
 from voiceflow.score.mixing import active_level_db, active_span, at_level, in_room, with_noise
 from voiceflow.score.noises import RATE
+from voiceflow.score.scenes import VOICE_LEVEL_DB
 
-__all__ = ["BACKGROUNDS", "CALLER_DB", "HUMS", "VOICES", "Clip", "Voice", "background", "prepare", "render", "speech"]
+__all__ = ["BACKGROUNDS", "HUMS", "VOICES", "Voice", "background", "prepare", "render", "speech"]
 
 Floats = npt.NDArray[np.float64]
 Samples = npt.NDArray[np.int16]
 
-CALLER_DB = -26.0
-"""The active level of a caller, in dB of full scale: what telephony takes for nominal (ITU-T P.56, G.100.1)."""
 MODEL = "kokoro"
 _VERSION = 1
 """Of how a clip is made. Another number, and no clip that was kept is used again."""
@@ -76,31 +76,12 @@ BACKGROUNDS = (*noises.BEDS, "babble")
 """Noise for ``background``, and to lie under words."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Clip:
-    """A sound as it comes into the microphone: int16, 16 kHz mono. The voice, or what stands for it, begins and ends at these samples."""
-
-    samples: Samples
-    begin: int
-    end: int
-
-    @property
-    def begin_s(self) -> float:
-        """Seconds before the voice begins."""
-        return self.begin / RATE
-
-    @property
-    def end_s(self) -> float:
-        """Seconds to where the voice ends."""
-        return self.end / RATE
-
-
 def render(
     *,
     say: str | None = None,
     sound: str | None = None,
     voice: str = "heart",
-    level_db: float = CALLER_DB,
+    level_db: float = VOICE_LEVEL_DB,
     noise: str | None = None,
     snr_db: float | None = None,
     seconds: float | None = None,
