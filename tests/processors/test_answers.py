@@ -41,7 +41,8 @@ def say(model: Callable[[str], Path]) -> Callable[[str], Samples]:
     model("smart-turn")
 
     def speak(word: str) -> Samples:
-        speech = voice.synthesize(f"Let me think about it. {word.capitalize()}.")
+        # Without variation: each run of the test hears the same.
+        speech = voice.synthesize(f"Let me think about it. {word.capitalize()}.", piper.PiperOptions(noise=0, rhythm_noise=0))
         sound = np.frombuffer(resample(speech.pcm, speech.sample_rate, RATE), "<i2").astype(float)
         onset = round(speech.words[-1].start * RATE)
         first = max(onset - 5600, 0)
