@@ -16,7 +16,9 @@ context                ``context.Context``                                 ``con
                                                                            ``summary``
 tools                  ``tools.Tools``                                     ``tool``, ``mcp_tools`` (mcp)
 agents, flows          ``agents.OnlyVoice``                                ``agents``, ``steps``
+working ahead          ``speculation.Speculation``                         ``guesses``
 language model         ``llm_xllamacpp.LlamaLLM`` (xllamacpp)
+services               one vendor a file in ``services``
 text for the voice     ``text.Sentences``                                  ``splitter``, ``boundaries``, ``marks``,
                                                                            ``filters``, ``markdown``
 figures in words       ``spoken_forms.SpokenForms``                        ``spoken``, ``readings``,

@@ -47,6 +47,7 @@ class Commits:
         self._spoken_at = [float("-inf")] * _times_spoken(self.conversation)  # when the caller's messages were begun
         self.utterance = 0
         """The last reply asked for."""
+        self._reserved = 0  # the last number given away
         self._is_live = False  # and not interrupted
         self._is_heard = True
         self._goes_on = False  # a reply follows the last one, even if its calls were left behind
@@ -90,17 +91,22 @@ class Commits:
 
     def turn(self, text: str, now: float = 0.0, *, continues: bool = False) -> None:
         """The caller's turn has ended. ``continues``: ``text`` holds what the last turn said, as far as that still counts."""
-        text = text.strip()
+        conversation = self.with_turn(text, continues=continues)
         if not self._is_unanswered:
             self._added.clear()
-        before, self._turn = self._turn, text
-        if continues and (text == before or text.startswith(f"{before} ")):
+        self._turn = text.strip()
+        self._spoken(conversation, now)
+
+    def with_turn(self, text: str, *, continues: bool = False) -> Conversation:
+        """The conversation as it would be if the caller's turn ended now with this text."""
+        text, before = text.strip(), self._turn
+        if not continues:
+            return self.conversation.with_user(text)
+        if text == before or text.startswith(f"{before} "):
             # Only what is new: something may have been said or sent since.
-            self._spoken(self.conversation.with_user(text[len(before) :]), now)
-        elif continues:
-            self._spoken(self.conversation.with_user(" ".join([*self._added, text]), continues=True), now)
-        else:
-            self._spoken(self.conversation.with_user(text), now)
+            return self.conversation.with_user(text[len(before) :])
+        added = self._added if self._is_unanswered else ()
+        return self.conversation.with_user(" ".join([*added, text]), continues=True)
 
     def add(self, text: str, media: Sequence[Media], now: float = 0.0) -> None:
         """The caller sent this."""
@@ -119,9 +125,14 @@ class Commits:
         messages = self.conversation.messages
         return bool(messages) and messages[-1].role == "user"
 
-    def ask(self) -> int:
-        """A reply is asked for: its number."""
-        self.utterance += 1
+    def reserve(self) -> int:
+        """The number of a reply that may come to nothing. No number is given away twice: reports are known by it."""
+        self._reserved = max(self._reserved, self.utterance) + 1
+        return self._reserved
+
+    def ask(self, reserved: int | None = None) -> int:
+        """A reply is asked for, or one that was begun under a ``reserved`` number is wanted: its number."""
+        self.utterance = reserved or self.reserve()
         self._replies.pop(self.utterance, None)
         self._is_live, self._is_heard, self._goes_on = True, False, False
         self._reply(self.utterance)

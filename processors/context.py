@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 from voiceflow.frames import (
     ContextFrame,
+    EndFrame,
     ErrorFrame,
     InterruptFrame,
     LLMUsage,
+    PlaybackStarted,
     PlaybackStopped,
     SayFrame,
     ToolResultFrame,
@@ -30,6 +32,8 @@ from voiceflow.processor import Processor
 from voiceflow.processors.agents import Agent, AgentChanged, HandOver, HandOverFrame, carried
 from voiceflow.processors.commits import Commits
 from voiceflow.processors.conversation import Conversation, Media
+from voiceflow.processors.marks import spoken_words
+from voiceflow.processors.speculation import ReplyDecided, Speculating, TurnProbable, TurnResumed
 from voiceflow.processors.summary import Summarise, Summary, part_to_summarise
 from voiceflow.processors.tokens import Spent, TokenMeter, estimate_tokens, newest_exchanges
 
@@ -40,7 +44,7 @@ __all__ = ["Context", "ContextOptions", "Shorten"]
 
 log = logging.getLogger("voiceflow")
 
-Report = PlaybackStopped | WordsHeard | ToolStarted | ToolResultFrame | ToolsDone | LLMUsage
+Report = PlaybackStarted | PlaybackStopped | WordsHeard | ToolStarted | ToolResultFrame | ToolsDone | LLMUsage
 
 Shorten = Callable[[Conversation, int, Callable[[Conversation], int]], Conversation]
 """``shorten(conversation, max_tokens, count)``: the conversation to be put to the model instead of one that is too long.
@@ -80,6 +84,16 @@ class ContextOptions:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class _Guess:
+    """A reply that was begun as if the caller's turn had ended with ``text``, and all that it was made of besides."""
+
+    utterance: int
+    text: str
+    continues: bool
+    made_of: tuple[Conversation, str, tuple[ToolSpec, ...]]
+
+
 class Context(Processor):
     """Keeps the conversation and asks for replies. Instant. Its place is before the language model; reports go on upstream.
 
@@ -93,6 +107,9 @@ class Context(Processor):
     At most one reply is under way: a turn that ends while one is interrupts it first. A reply with calls is under way
     until they have their results and ``ToolsDone`` says so; then one more is asked for, which is told of them. That does
     not happen if the reply was interrupted, but the results are kept: the next request has them.
+
+    With a ``Speculation`` in the graph a reply may be begun on a ``TurnProbable``. It becomes part of the conversation if the turn ends with
+    the same words; else it is dropped by an interrupt, or, while something is being heard, by never letting it through. Its number is then not used again.
     """
 
     def __init__(
@@ -111,6 +128,9 @@ class Context(Processor):
         self._meter = TokenMeter(self.options.count_tokens)
         self._summaries: list[Summary] = []
         self._is_summarising = False
+        self._speculates = False  # there is a gate
+        self._guess: _Guess | None = None
+        self._audible: set[int] = set()
 
     # -------------------------------------------------------------------------------- what an application sees
 
@@ -154,13 +174,29 @@ class Context(Processor):
     # --------------------------------------------------------------------------------------------- the node
 
     def process(
-        self, frame: TurnEnded | PlaybackStopped | WordsHeard | ToolStarted | ToolResultFrame | ToolsDone | HandOverFrame | LLMUsage
+        self,
+        frame: TurnEnded
+        | TurnProbable
+        | TurnResumed
+        | Speculating
+        | PlaybackStarted
+        | PlaybackStopped
+        | WordsHeard
+        | ToolStarted
+        | ToolResultFrame
+        | ToolsDone
+        | HandOverFrame
+        | LLMUsage
+        | EndFrame,
     ) -> Iterator[
         ContextFrame
+        | ReplyDecided
+        | Speculating
         | InterruptFrame
         | ErrorFrame
         | AgentChanged
         | SayFrame
+        | PlaybackStarted
         | PlaybackStopped
         | WordsHeard
         | ToolStarted
@@ -172,12 +208,21 @@ class Context(Processor):
         """Commit the caller's turn and ask for a reply; or commit what a report says. A blank turn asks for nothing."""
         commits = self._commits
         if isinstance(frame, TurnEnded):
-            if not frame.text.strip():
-                return
-            if commits.under_way:
-                yield InterruptFrame(reason=f"the caller's next turn replaces reply {commits.utterance}")
-            commits.turn(frame.text, self._now, continues=frame.continues)
-            yield from self._ask(commits.conversation)
+            yield from self._turn_ended(frame)
+            return
+        if isinstance(frame, TurnProbable):
+            yield from self._guess_at(frame)
+            return
+        if isinstance(frame, TurnResumed):
+            yield from self._drop("the caller goes on")
+            return
+        if isinstance(frame, EndFrame):
+            yield from self._drop("the call ends", quietly=True)
+            return
+        if isinstance(frame, Speculating):
+            self._speculates = True
+            yield frame
+            yield ReplyDecided(utterance=commits.utterance)
             return
         if isinstance(frame, HandOverFrame):
             yield from self._hand_over(frame.hand_over)
@@ -188,6 +233,60 @@ class Context(Processor):
         if isinstance(frame, ToolResultFrame | ToolsDone) and commits.follow_up_due:
             yield from self._ask(commits.so_far(commits.utterance))
 
+    def _turn_ended(self, frame: TurnEnded) -> Iterator[ContextFrame | ReplyDecided | InterruptFrame | ErrorFrame]:
+        commits, guess = self._commits, self._guess
+        if not frame.text.strip():
+            yield from self._drop("nothing was said")
+        elif guess is not None and self._fits(guess, frame):
+            self._guess = None
+            commits.turn(frame.text, self._now, continues=frame.continues)
+            yield ReplyDecided(utterance=commits.ask(guess.utterance))
+            self._summarise_if_due()
+        else:
+            yield from self._drop(f"the caller's turn ended with {frame.text!r}")
+            if commits.under_way:
+                yield InterruptFrame(reason=f"the caller's next turn replaces reply {commits.utterance}")
+            commits.turn(frame.text, self._now, continues=frame.continues)
+            yield from self._ask(commits.conversation)
+
+    # -------------------------------------------------------------------------------------------- speculation
+
+    def _guess_at(self, frame: TurnProbable) -> Iterator[ContextFrame | ReplyDecided | InterruptFrame | ErrorFrame]:
+        """Begin a reply as if the turn had ended, unless the agent is at work: dropping it must cut nothing that is heard."""
+        commits, text = self._commits, frame.text.strip()
+        if not self._speculates or (self._guess is not None and self._fits(self._guess, frame)):
+            return
+        yield from self._drop(f"the caller has said {text!r}")
+        if not text or commits.under_way or self._audible:
+            return
+        guess = self._guess = _Guess(commits.reserve(), text, frame.continues, self._ingredients)
+        for out in self._request_reply(commits.with_turn(text, continues=frame.continues), guess.utterance):
+            if self._guess is not guess:  # interrupted meanwhile
+                return
+            yield out
+
+    @property
+    def _ingredients(self) -> tuple[Conversation, str, tuple[ToolSpec, ...]]:
+        return self._commits.conversation, self.system, self.tools
+
+    def _fits(self, guess: _Guess, turn: TurnEnded | TurnProbable) -> bool:
+        """The same words, whatever their case and marks, said to the same agent at the same place of the conversation."""
+        is_same = guess.text == turn.text.strip() or (spoken_words(guess.text) == spoken_words(turn.text) != ())
+        is_here = guess.made_of[0] is self._commits.conversation and guess.made_of[1:] == self._ingredients[1:]
+        return is_same and is_here and guess.continues == turn.continues
+
+    def _drop(self, why: str, *, quietly: bool = False) -> Iterator[ReplyDecided | InterruptFrame]:
+        """The guess that is out was wrong. ``quietly``: let the work on it run out."""
+        guess = self._guess
+        if guess is None:
+            return
+        yield ReplyDecided(utterance=guess.utterance, counts=False)
+        if not (self._audible or quietly):
+            yield InterruptFrame(reason=f"{why}: the reply to {guess.text!r} was begun too early")
+        self._guess = None
+
+    # ------------------------------------------------------------------------------------------------ reports
+
     @property
     def _now(self) -> float:
         """0 while there is no call: the conversation of one may be prepared before it and completed after it."""
@@ -196,7 +295,10 @@ class Context(Processor):
 
     def _take(self, report: Report) -> None:
         commits = self._commits
-        if isinstance(report, PlaybackStopped):
+        if isinstance(report, PlaybackStarted):
+            self._audible.add(report.utterance)
+        elif isinstance(report, PlaybackStopped):
+            self._audible.discard(report.heard.utterance)
             commits.heard(report.heard, report.at)
         elif isinstance(report, WordsHeard):
             commits.words(report.utterance, report.text, report.at)
@@ -221,24 +323,34 @@ class Context(Processor):
 
     def on_interrupt(self, interrupt: Interruption) -> None:
         """Commit what had been heard; the sinks, which come before, have filled it in."""
+        self._audible.clear()
+        guess, self._guess = self._guess, None
+        if guess is not None and not interrupt.heard:
+            return  # nothing that counts was cut
         self._commits.interrupted(interrupt.heard, interrupt.at)
 
     async def stop(self) -> None:
         """The call is over, perhaps in the middle of a word: commit what was heard."""
         self._commits.finish()
 
-    def _ask(self, conversation: Conversation) -> Iterator[ContextFrame | ErrorFrame]:
-        frame = f"request {self._commits.ask()}"
+    def _ask(self, conversation: Conversation) -> Iterator[ContextFrame | ReplyDecided | ErrorFrame]:
+        utterance = self._commits.ask()
+        if self._speculates:
+            yield ReplyDecided(utterance=utterance)
+        yield from self._request_reply(conversation, utterance)
+        self._summarise_if_due()
+
+    def _request_reply(self, conversation: Conversation, utterance: int) -> Iterator[ContextFrame | ErrorFrame]:
+        frame = f"request {utterance}"
         try:
             conversation = self._shortened(conversation)
         except Exception as error:  # of the application's own functions; the caller must have an answer all the same
             what = f"shortening the conversation failed, all of it is used: {type(error).__name__}: {error}"
             log.error("%s: %s", self.name, what, exc_info=error)
             yield ErrorFrame(node=self.name, frame=frame, error=what)
-        messages, utterance = self._request(conversation), self._commits.utterance
+        messages = self._request(conversation)
         self._meter.asked(utterance, messages, self.tools)
         yield ContextFrame(messages=messages, utterance=utterance, tools=self.tools)
-        self._summarise_if_due()
 
     def _summarise_if_due(self) -> None:
         options, conversation = self.options, self.conversation

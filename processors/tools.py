@@ -31,6 +31,7 @@ from voiceflow.frames import (
 from voiceflow.messages import ToolCall
 from voiceflow.processor import Processor
 from voiceflow.processors.agents import HandOver, HandOverFrame
+from voiceflow.processors.speculation import ReplyDecided, Speculating, Verdicts
 from voiceflow.processors.tool import Tool, ToolError, ToolRun, by_name, tool
 from voiceflow.tasks import whatever_happens
 
@@ -65,14 +66,18 @@ class Calls:
 
     def __init__(self, *, parallel: bool = True) -> None:
         self.parallel = parallel
+        self.verdicts = Verdicts()
+        """Which replies count."""
         self.entries: list[Entry] = []
         self._calling: set[int] = set()  # replies with calls that were not told as done
         self._ended: set[int] = set()  # replies whose text and calls are complete
         self._heard: set[int] = set()  # replies heard to their end
 
     def called(self, call: ToolCall, utterance: int, epoch: int, known: Tool | None) -> None:
-        """The model wants this. The same call told twice counts once."""
-        if all(entry.call.id != call.id or entry.utterance != utterance for entry in self.entries):
+        """The model wants this. The same call told twice counts once, and one of a wrong guess not at all."""
+        if self.verdicts.of(utterance) is not False and all(
+            entry.call.id != call.id or entry.utterance != utterance for entry in self.entries
+        ):
             self.entries.append(Entry(call, utterance, epoch, known))
             self._calling.add(utterance)
 
@@ -102,7 +107,7 @@ class Calls:
             return True
         if known.waits_for_speech:
             return entry.utterance in self._heard
-        return known.effect == "pure" or entry.utterance in self._ended
+        return known.effect == "pure" or (entry.utterance in self._ended and self.verdicts.of(entry.utterance) is True)
 
     def finished(self, entry: Entry) -> None:
         """It has its result."""
@@ -115,8 +120,20 @@ class Calls:
         self._calling -= set(done)
         return done
 
+    def decided(self, frame: ReplyDecided) -> list[Entry]:
+        """A reply counts or does not. Those to cancel."""
+        self.verdicts.take(frame)
+        if frame.counts:
+            return []
+        self.entries = [entry for entry in self.entries if entry.is_running or entry.utterance != frame.utterance]
+        self._calling.discard(frame.utterance)
+        return [entry for entry in self.entries if entry.utterance == frame.utterance]
+
     def interrupted(self) -> list[Entry]:
         """The replies under way are thrown away: what has not begun never will. Those to cancel."""
+        for entry in self.entries:
+            if self.verdicts.of(entry.utterance) is None:
+                self.verdicts.drop(entry.utterance)
         self.entries = [entry for entry in self.entries if entry.is_running]
         self._calling.clear()
         return [entry for entry in self.entries if entry.tool is None or entry.tool.effect != "once"]
@@ -129,6 +146,9 @@ class Tools(Processor):
     what the reply says before it has been heard as well. An interrupt drops calls that have not begun; running ones
     are cancelled, and told so, unless their effect is ``once``. Every call that began gets exactly one result, also
     when it raises, takes too long, or does not exist. ``EndFrame`` waits for what must be done once.
+
+    With a ``Speculation`` behind it, of a reply that does not count yet only pure tools run, and nothing is told of them
+    until it does. If it turns out not to count nothing ever is.
     """
 
     def __init__(self, tools: Sequence[Tool], *, parallel: bool = True) -> None:
@@ -137,14 +157,16 @@ class Tools(Processor):
         self.calls = Calls(parallel=parallel)
         self._tasks: dict[Entry, asyncio.Task[None]] = {}
         self._reports: deque[Report] = deque()  # at most a few for each call
+        self._early: list[tuple[int, Report]] = []  # of a reply that may not count; there is one such at most
+        self._decided = asyncio.Event()
         self._told = asyncio.Event()
         self._playing: set[int] = set()
         self._silent = asyncio.Event()
         self._silent.set()
 
     async def process(
-        self, frame: ToolCallFrame | LLMEnded | PlaybackStarted | PlaybackStopped | EndFrame
-    ) -> AsyncIterator[LLMEnded | PlaybackStarted | PlaybackStopped]:
+        self, frame: ToolCallFrame | LLMEnded | PlaybackStarted | PlaybackStopped | Speculating | ReplyDecided | EndFrame
+    ) -> AsyncIterator[LLMEnded | PlaybackStarted | PlaybackStopped | Speculating | ReplyDecided]:
         """See the class."""
         if isinstance(frame, ToolCallFrame):
             self.calls.called(frame.call, frame.utterance, frame.epoch, self.tools.get(frame.call.name))
@@ -156,22 +178,35 @@ class Tools(Processor):
             self._playing.discard(frame.heard.utterance)
             if frame.heard.complete:
                 self.calls.reply_heard(frame.heard.utterance)
+        elif isinstance(frame, Speculating):
+            self.calls.verdicts.guard()
+        elif isinstance(frame, ReplyDecided):
+            self._decide(frame)
         else:
             await self._finish()
         if not self._playing:
             self._silent.set()
         else:
             self._silent.clear()
-        if isinstance(frame, LLMEnded | PlaybackStarted | PlaybackStopped):
+        if isinstance(frame, LLMEnded | PlaybackStarted | PlaybackStopped | Speculating | ReplyDecided):
             yield frame
         self._go_on()
 
     def _go_on(self) -> None:
         """Begin what may begin, and tell of the replies that are done."""
         for utterance in self.calls.done():
-            self._tell(ToolsDone(utterance=utterance))
+            self._tell(ToolsDone(utterance=utterance), utterance)
         for entry in self.calls.ready():
             self._tasks[entry] = self.session.spawn(self._carry_out(entry), f"{self.name}/{entry.call.name}")
+
+    def _decide(self, frame: ReplyDecided) -> None:
+        """Tell what was kept back of a reply that counts, or undo one that does not."""
+        for entry in self.calls.decided(frame):
+            self._tasks[entry].cancel()
+        early, self._early = self._early, []
+        for utterance, report in early:
+            self._tell(report, utterance)
+        self._decided.set()
 
     async def _finish(self) -> None:
         """What must be done once is done, its result told."""
@@ -184,6 +219,7 @@ class Tools(Processor):
         self._silent.set()
         for entry in self.calls.interrupted():
             self._tasks[entry].cancel()
+        self._early.clear()
 
     async def run(self) -> AsyncIterator[Report]:
         """Tell of starts, progress and results."""
@@ -193,13 +229,19 @@ class Tools(Processor):
             self._told.clear()
             await self._told.wait()
 
-    def _tell(self, report: Report) -> None:
-        self._reports.append(report)
-        self._told.set()
+    def _tell(self, report: Report, utterance: int) -> None:
+        counts = self.calls.verdicts.of(utterance)
+        if counts is None:
+            self._early.append((utterance, report))
+        elif counts:
+            if isinstance(report, HandOverFrame):
+                self.tools = by_name(report.hand_over.to.tools)
+            self._reports.append(report)
+            self._told.set()
 
     async def _carry_out(self, entry: Entry) -> None:
         """Run one call, whatever happens, and tell its result."""
-        self._tell(ToolStarted(call=entry.call, utterance=entry.utterance))
+        self._tell(ToolStarted(call=entry.call, utterance=entry.utterance), entry.utterance)
         try:
             text = await self._result(entry)
         except asyncio.CancelledError:
@@ -207,10 +249,9 @@ class Tools(Processor):
         finally:
             del self._tasks[entry]
         self.calls.finished(entry)
-        self._tell(ToolResultFrame(call=entry.call, text=text, utterance=entry.utterance))
+        self._tell(ToolResultFrame(call=entry.call, text=text, utterance=entry.utterance), entry.utterance)
         if entry.hand_over is not None:
-            self.tools = by_name(entry.hand_over.to.tools)
-            self._tell(HandOverFrame(hand_over=entry.hand_over))
+            self._tell(HandOverFrame(hand_over=entry.hand_over), entry.utterance)
         self._go_on()
 
     async def _result(self, entry: Entry) -> str:
@@ -220,7 +261,7 @@ class Tools(Processor):
 
         def progress(text: str) -> None:
             report = ToolProgress(call=entry.call, text=text, utterance=entry.utterance)
-            loop.call_soon_threadsafe(self._tell, report)
+            loop.call_soon_threadsafe(self._tell, report, entry.utterance)
 
         work = self._work(entry, entry.tool, ToolRun(entry.call, self.session, progress))
         filler = self.session.spawn(self._fill(entry, entry.tool), f"{self.name}/{entry.call.name}/filler")
@@ -252,12 +293,15 @@ class Tools(Processor):
         """Say the filler once there has been silence for so long, unless the reply it belongs to is gone."""
         if not known.filler:
             return
+        while self.calls.verdicts.of(entry.utterance) is None:  # until then the caller waits for nothing
+            self._decided.clear()
+            await self._decided.wait()
         while True:
             await self._silent.wait()
             await asyncio.sleep(known.filler_after_ms / 1000)
             if self._silent.is_set():
                 break
-        self._tell(SayFrame(known.filler, epoch=entry.epoch))
+        self._tell(SayFrame(known.filler, epoch=entry.epoch), entry.utterance)
 
 
 def _problem(text: str) -> str:

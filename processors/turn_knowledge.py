@@ -296,11 +296,11 @@ class AgentSide:
     def silenced(self, now: float) -> None:
         """It is being interrupted."""
         self._cut_asked |= self._asked_at is not None
+        if self.heard_at is not None and (self._playing or self._tools or self._asked_at is not None):
+            self.heard_at = now
         self._playing.clear()
         self._tools.clear()
         self._asked_at = None
-        if self.heard_at is not None:
-            self.heard_at = now
 
     def interrupted(self, heard: Iterable[Heard], now: float) -> bool:
         """It was interrupted, and this of it had been heard. Whether that answered, as for :meth:`stopped`."""

@@ -75,6 +75,7 @@ class TurnMachine:
         self.words = TurnWords()
         self._cut_reply = False  # this turn interrupted something
         self._doubted = False  # it was opened on a voice alone; its words may show that it was nothing
+        self._interrupts = False  # its interruption is about to be carried out
         # speech to be judged
         self._probe = Probe(0.0, 0, None)
         self._held_from: float | None = None
@@ -95,9 +96,12 @@ class TurnMachine:
     def interrupted(self, now: float, heard: Iterable[Heard] = ()) -> None:
         """The agent was silenced, by this machine or anyone; ``heard``: what had reached the ear of what it was saying."""
         self._now = max(self._now, now)
+        is_cut = self._interrupts or self._doing is not Agent.SILENT  # else a guess was dropped, say, of which nobody heard
+        self._interrupts = False
         if self.agent.interrupted(heard, self._now):
             self.words.answered()
-        self.policies.utterance_ended(interrupted=True)
+        if is_cut:
+            self.policies.utterance_ended(interrupted=True)
         self._held_from = None
         self._probe.look_at = self._now  # by other rules: nothing is left to interrupt
 
@@ -336,7 +340,7 @@ class TurnMachine:
             self._listen(why)
             return
         self._out.append(InterruptFrame(reason=why))
-        self._held_from, self._cut_reply = None, True
+        self._held_from, self._cut_reply, self._interrupts = None, True, True
         self.agent.silenced(self._now)
         self._listen(why)
 

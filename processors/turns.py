@@ -31,6 +31,8 @@ from voiceflow.frames import (
 )
 from voiceflow.processor import Processor
 from voiceflow.processors.end_policies import EndPolicy
+from voiceflow.processors.guesses import Guesses
+from voiceflow.processors.speculation import Speculating, TurnProbable, TurnResumed
 from voiceflow.processors.start_policies import StartPolicy
 from voiceflow.processors.turn_machine import Decision, Signal, State, TurnMachine
 from voiceflow.processors.turn_options import TurnOptions, TurnPolicyFrame
@@ -56,6 +58,9 @@ class Turns(Processor):
     ``FloorTaken`` and ``FloorReleased`` (push to talk) and ``TurnPolicyFrame`` come from any node before this one, or
     from the application: ``Session(pipeline, inputs=[FloorTaken, FloorReleased, TurnPolicyFrame])``.
 
+    With a ``Speculation`` in the graph it yields ``TurnProbable`` besides, when a pause is probably the end of the turn, and
+    ``TurnResumed`` if it was not. ``TurnStarted`` and ``TurnEnded`` come as they would without it.
+
     A node that answers with ``SayFrame`` instead of a model numbers it (``utterance=1`` and so on): number 0 is what is said
     without being asked for, and leaves a question that is being thought of unanswered.
     """
@@ -64,6 +69,7 @@ class Turns(Processor):
         self.machine = TurnMachine(options)
         self._decided: deque[Decision] = deque()
         self._wake = asyncio.Event()
+        self._guesses: Guesses | None = None
 
     def process(
         self,
@@ -79,10 +85,13 @@ class Turns(Processor):
         | WordsHeard
         | ToolStarted
         | ToolResultFrame
+        | Speculating
         | EndFrame,
     ) -> Iterator[
         TurnStarted
         | TurnEnded
+        | TurnProbable
+        | TurnResumed
         | HoldFrame
         | ResumeFrame
         | InterruptFrame
@@ -98,6 +107,8 @@ class Turns(Processor):
         was_speaking = self.machine.caller.speaking
         if isinstance(frame, EndFrame):
             self._decided += self.machine.finish(self.session.time())
+        elif isinstance(frame, Speculating):
+            self._guesses = Guesses(frame.eager)
         else:
             self._take(frame)
         yield from self._decisions()
@@ -105,10 +116,10 @@ class Turns(Processor):
         if isinstance(frame, _REPORTS) or (isinstance(frame, _EDGES) and self.machine.caller.speaking is not was_speaking):
             yield frame
 
-    async def run(self) -> AsyncIterator[TurnStarted | TurnEnded | HoldFrame | ResumeFrame | InterruptFrame]:
+    async def run(self) -> AsyncIterator[TurnStarted | TurnEnded | TurnProbable | TurnResumed | HoldFrame | ResumeFrame | InterruptFrame]:
         """Decide what time alone decides."""
         while True:
-            await woken(self._wake, self.machine.deadline)
+            await woken(self._wake, self._deadline())
             self._decided += self.machine.tick(self.session.time())
             for decision in self._decisions():
                 yield decision
@@ -123,10 +134,18 @@ class Turns(Processor):
         self._decided += self.machine.step(signal, self.session.time())
         self._wake.set()
 
-    def _decisions(self) -> Iterator[Decision]:
+    def _deadline(self) -> float | None:
+        """The machine's, or that of a guess before it."""
+        guess_at = self._guesses.deadline(self.machine, self.session.time()) if self._guesses is not None else None
+        return min((at for at in (self.machine.deadline, guess_at) if at is not None), default=None)
+
+    def _decisions(self) -> Iterator[Decision | TurnProbable | TurnResumed]:
         # One queue for process() and run(): whichever is awake gives out in the order of deciding.
         while self._decided:
             yield self._decided.popleft()
+        # Behind the decisions: an interrupt among them has been carried out by now, and the machine knows what was heard.
+        if self._guesses is not None:
+            yield from self._guesses.look(self.machine, self.session.time())
 
     def on_interrupt(self, interrupt: Interruption) -> None:
         """The agent is silent now, whoever wanted it."""

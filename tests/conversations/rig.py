@@ -334,7 +334,7 @@ class Call:
     """A standard graph (caller's events > turns > context > model > sentences > voice > speaker) and what came out of it.
 
     ``turns``: None leaves turn taking out; then a ``TurnEnded`` is the caller's turn. ``head``: nodes before the turns;
-    ``below``: nodes between the context and the model; ``behind``: nodes after the model, like tools. Used as ``async with``:
+    ``below``: nodes between the context and the model; ``behind``: nodes after the model, like tools; ``ahead``: nodes before the speaker. Used as ``async with``:
     the call ends, drained, with the block, and no history may have been refused and no error reported by then.
     """
 
@@ -349,6 +349,7 @@ class Call:
         after_turns: Sequence[Processor] = (),
         below: Sequence[Processor] = (),
         behind: Sequence[Processor] = (),
+        ahead: Sequence[Processor] = (),
         speaker: Speaker | None = None,
         sentences: Sentences | None = None,
         session: SessionOptions | None = None,
@@ -364,7 +365,8 @@ class Call:
         self.turn_log: list[Frame] = []
         text = () if isinstance(self.voice, TokenVoice) else (sentences or Sentences(),)
         taking = (self.turns,) if self.turns is not None else ()
-        nodes = [self.reports, *head, *taking, *after_turns, self.context, *below, self.model, *behind, *text, self.voice, self.speaker]
+        nodes = [self.reports, *head, *taking, *after_turns, self.context, *below, self.model, *behind, *text, self.voice]
+        nodes += [*ahead, self.speaker]
         pipeline = Pipeline(nodes[0])
         for node in nodes[1:]:
             pipeline = pipeline >> node
