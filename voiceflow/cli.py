@@ -34,7 +34,7 @@ COMMANDS = {
     "score": Command("voiceflow.score.command", "hold scripted calls with an agent, and measure how it takes turns", "local"),
     "models": Command("voiceflow.models.command", "list and fetch the model files that agents run on"),
     "graph": Command("voiceflow.graph", "draw an application's pipeline, as text, Mermaid or DOT"),
-    "plugins": Command("voiceflow.plugins", "list the processors that are installed"),
+    "inspect": Command("voiceflow.inspection", "say what each installed processor takes, yields, needs and can be told"),
     "bench": Command("voiceflow.bench", "measure the engine on this machine"),
 }
 

@@ -92,6 +92,11 @@ class Pipeline:
         """
         return make_plan(self.nodes, self.edges, inputs)
 
+    @property
+    def held_ms(self) -> float:
+        """The delay that the slowest way through it holds back by design, converters included."""
+        return self._sketch().held_ms()
+
     def __str__(self) -> str:
         return picture.text(self._sketch())
 

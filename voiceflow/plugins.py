@@ -1,30 +1,27 @@
 """Processors by name: whatever is installed under the entry-point group ``voiceflow.processors``.
 
-Owns that door, and ``voiceflow plugins``. One rule: voiceflow's own nodes come through it like everybody else's.
+Owns that door. One rule: voiceflow's own nodes come through it like everybody else's.
 
 A package adds its own with two lines in its ``pyproject.toml``::
 
     [project.entry-points."voiceflow.processors"]
     acme-stt = "acme.speech:AcmeSTT"
 
+and ``"acme.speech:AcmeSTT [grpc]"`` if its library comes with an extra of the package. A node that talks to a service names the
+environment variable of its key in a class attribute, ``key_variable``. ``voiceflow inspect`` shows all of that.
 Nothing is imported until a plugin is loaded: the list costs no model and no device.
 """
 
 from __future__ import annotations
 
-import argparse
 import difflib
-import inspect
-import json
-import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
-from voiceflow.errors import VoiceflowError, type_names
+from voiceflow.errors import VoiceflowError
 from voiceflow.processor import Processor
 
-__all__ = ["GROUP", "Plugin", "PluginError", "load", "main", "plugins"]
+__all__ = ["GROUP", "Plugin", "PluginError", "find", "load", "plugins"]
 
 GROUP = "voiceflow.processors"
 
@@ -42,13 +39,22 @@ class Plugin:
     package: str
     version: str
 
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """Extras of its package that bring what it stands on."""
+        return tuple(EntryPoint(self.name, self.target, GROUP).extras)
+
     def load(self) -> type[Processor]:
         """Import it. Raises PluginError saying what is missing or wrong, and in whose package."""
         who = f"the processor {self.name!r} of {self.package} {self.version} ({self.target})"
         try:
             loaded = EntryPoint(self.name, self.target, GROUP).load()
         except ModuleNotFoundError as error:
-            cure = f"install it, or the extra of {self.package} that brings it"
+            cure = (
+                f"pip install '{self.package}[{','.join(self.extras)}]'"
+                if self.extras
+                else f"install it, or the extra of {self.package} that brings it"
+            )
             raise PluginError(f"{who} needs the module {error.name!r}, which is not installed: {cure}") from error
         except AttributeError as error:
             raise PluginError(f"{who} is not there: {error}; its entry point is out of date") from error
@@ -70,10 +76,11 @@ def plugins() -> list[Plugin]:
 
 def load(name: str) -> type[Processor]:
     """The processor class of that name. Raises PluginError: no such name, two of it, or it cannot be imported."""
-    return _find(name).load()
+    return find(name).load()
 
 
-def _find(name: str) -> Plugin:
+def find(name: str) -> Plugin:
+    """Where the processor of that name is. Raises PluginError: no such name, or two of it."""
     known = plugins()
     found = [plugin for plugin in known if plugin.name == name]
     if not known:
@@ -88,40 +95,3 @@ def _find(name: str) -> Plugin:
         claims = " and ".join(f"{plugin.package} ({plugin.target})" for plugin in found)
         raise PluginError(f"two packages call a processor {name!r}: {claims}; uninstall one, or import the class itself")
     return found[0]
-
-
-# ------------------------------------------------------------------------------------------------ the command
-
-
-def main(arguments: Sequence[str]) -> int:
-    """List the processors, or describe those named. 0, or 1 after saying what is wrong with one of them."""
-    parser = argparse.ArgumentParser(prog="voiceflow plugins", description="The processors that are installed.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="import these and say what they take and yield")
-    parser.add_argument("--json", action="store_true", help="for programs")
-    options = parser.parse_args(arguments)
-    try:
-        chosen = [_find(name) for name in options.names] or plugins()
-        details = [_contract(plugin) if options.names else {} for plugin in chosen]
-    except PluginError as error:
-        sys.stderr.write(f"voiceflow plugins: {error}\n")
-        return 1
-    if options.json:
-        sys.stdout.write(json.dumps([asdict(plugin) | detail for plugin, detail in zip(chosen, details, strict=True)], indent=2) + "\n")
-    else:
-        for plugin, detail in zip(chosen, details, strict=True):
-            sys.stdout.write(f"{plugin.name:<16} {plugin.target:<46} {plugin.package} {plugin.version}\n")
-            sys.stdout.write("".join(f"    {key}: {value}\n" for key, value in detail.items()))
-    if not chosen:
-        sys.stderr.write(f"nothing is installed under {GROUP!r}; run pip install -e . in voiceflow's folder\n")
-    return 0
-
-
-def _contract(plugin: Plugin) -> dict[str, str]:
-    node = plugin.load()
-    about = (inspect.getdoc(node) or "").partition("\n")[0]
-    return {
-        "about": about,
-        "takes": type_names(node.contract.accepts),
-        "yields": type_names(node.contract.yields),
-        "arguments": str(inspect.signature(node)),
-    }

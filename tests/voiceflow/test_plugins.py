@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from voiceflow.plugins import GROUP, Plugin, PluginError, load, main, plugins
+from voiceflow.plugins import GROUP, Plugin, PluginError, load, plugins
 from voiceflow.processor import Processor
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,12 +37,13 @@ Install = Callable[..., None]
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """Put a package on the path as pip would: its code, and the metadata beside it."""
 
-    def add(package: str, entries: dict[str, str], code: str = NODE) -> None:
+    def add(package: str, entries: dict[str, str], code: str = NODE, requires: Sequence[str] = ()) -> None:
         folder = tmp_path / package
         metadata = folder / f"{package}-1.2.dist-info"
         metadata.mkdir(parents=True)
         (folder / f"{package}.py").write_text(code, encoding="utf-8")
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.2\n", encoding="utf-8")
+        needs = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.2\n{needs}", encoding="utf-8")
         lines = "".join(f"{name} = {target}\n" for name, target in entries.items())
         (metadata / "entry_points.txt").write_text(f"[{GROUP}]\n{lines}", encoding="utf-8")
         monkeypatch.syspath_prepend(folder)
@@ -101,29 +101,6 @@ def test_what_does_not_load_says_why(install: Install, target: str, code: str, e
     install(target.partition(":")[0], {"acme-bad": target}, code)
     with pytest.raises(PluginError, match=expected):
         load("acme-bad")
-
-
-def test_the_command_lists_and_describes(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
-    """`voiceflow plugins` lists; with a name it says what the processor takes and yields, in words or JSON."""
-    install("acme_said", {"acme-said": "acme_said:Shout"})
-    assert main([]) == 0
-    assert "acme-said" in capsys.readouterr().out
-    assert main(["acme-said"]) == 0
-    out = capsys.readouterr().out
-    assert "takes: SentenceFrame" in out
-    assert "arguments: (marks: " in out
-    assert main(["acme-said", "--json"]) == 0
-    (entry,) = json.loads(capsys.readouterr().out)
-    assert (entry["name"], entry["package"], entry["about"], entry["yields"]) == ("acme-said", "acme_said", "Upper case.", "SentenceFrame")
-
-
-def test_the_command_says_what_is_wrong(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
-    """A name that is not there: a line on standard error, exit code 1."""
-    install("acme_one", {"acme-one": "acme_one:Shout"})
-    assert main(["acme-none"]) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("voiceflow plugins: there is no processor 'acme-none'")
 
 
 def test_voiceflows_own_nodes_come_through_the_same_door() -> None:
