@@ -5,7 +5,10 @@ what                     node                                        stands on (
 =======================  ==========================================  ========================================
 OpenAI chat completions  ``openai_llm.OpenAILLM``                    ``chat_request``, ``chat_stream``,
 and what speaks them                                                 ``tool_deltas``, ``written_calls``
-what they share          ``http`` (aiohttp): pool, deadlines;        ``sse``, ``retry``
+Anthropic Messages       ``anthropic_llm.AnthropicLLM``              ``anthropic_request``, ``anthropic_stream``
+what models share        ``streamed_llm``                            ``reply``, ``sse``
+what all share           ``http`` (aiohttp): pool, deadlines;        ``retry``, ``address``
+                         ``key``
 =======================  ==========================================  ========================================
 """
 

@@ -9,64 +9,24 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from voiceflow.messages import ToolCall
+from voiceflow.processors.services.reply import Reasoning, ReplyCall, ReplyEnd, ReplyEvent, ReplyText, ReplyUsage
 from voiceflow.processors.services.retry import ServiceError, Verdict, named
 from voiceflow.processors.services.sse import EventStream, ServerEvent
 from voiceflow.processors.services.tool_deltas import ToolDeltas, mended_arguments
 from voiceflow.processors.services.written_calls import LooseCalls, ReplyObject
 
-__all__ = ["ChatStream", "Reasoning", "ReplyCall", "ReplyEnd", "ReplyEvent", "ReplyText", "ReplyUsage"]
+__all__ = ["ChatStream"]
 
 log = logging.getLogger("voiceflow")
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyText:
-    """To be said."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reasoning:
-    """Not to be said, and not part of the conversation."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyCall:
-    """A whole call of a tool."""
-
-    call: ToolCall
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyUsage:
-    """Tokens of the whole request."""
-
-    prompt_tokens: int
-    completion_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyEnd:
-    """Nothing follows. ``reason``: ``stop``, ``length``, ``tool_calls``, ``content_filter``, or as the server says it; "" if it does not."""
-
-    reason: str
-    error: ServiceError | None = None
-    """The reply is not what it should be: it was cut off, or there is none."""
 
 
 _EMPTY = {
     "length": "all its tokens went into reasoning, or max_tokens is too small",
     "content_filter": "the server's filter took it away",
 }
-
-ReplyEvent = ReplyText | Reasoning | ReplyCall | ReplyUsage | ReplyEnd
 
 
 class ChatStream:

@@ -14,15 +14,15 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 import aiohttp
 
-from voiceflow.processors.services.retry import ServiceError, Verdict, failure_of_status
+from voiceflow.processors.services.address import origin_of
+from voiceflow.processors.services.retry import ServiceError, Verdict, failure_of_status, problem_in
 from voiceflow.session import Session
 
-__all__ = ["Answer", "Deadlines", "HttpClient", "checked_url", "origin_of"]
+__all__ = ["Answer", "Deadlines", "HttpClient"]
 
 KEPT_S = 60.0
 """An idle connection is kept so long: a caller may think for a while."""
@@ -45,22 +45,6 @@ class Deadlines:
         for name in self.__slots__:
             if not getattr(self, name) > 0:
                 raise ValueError(f"Deadlines: {name} is {getattr(self, name)}; it must be more than 0 seconds")
-
-
-def checked_url(url: str, owner: str) -> str:
-    """The URL without a slash at its end. Raises ValueError if it is none, or holds a secret or a query."""
-    parts = urlsplit(url)
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError(f"{owner}: base_url must be an address alone, with no user, password, query or fragment; a key goes into api_key")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{owner}: base_url is {url!r}; it must be like https://api.example.com/v1 or http://127.0.0.1:8080/v1")
-    return url.rstrip("/")
-
-
-def origin_of(url: str) -> str:
-    """Scheme, host and port."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
 
 
 class Answer:
@@ -99,9 +83,8 @@ class Answer:
         with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError, ValueError, RecursionError):
             async with asyncio.timeout(self._deadlines.idle_s):
                 body = json.loads(await self._response.content.read(ERROR_BYTES))
-            error = body.get("error", body) if isinstance(body, dict) else None
-            if isinstance(error, dict):
-                return str(error.get("code") or ""), str(error.get("type") or "")
+            if isinstance(body, dict):
+                return problem_in(body)
         return "", ""
 
 
@@ -135,7 +118,9 @@ class HttpClient:
         self._http = None
 
     @contextlib.asynccontextmanager
-    async def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str], until: float) -> AsyncIterator[Answer]:
+    async def post(
+        self, url: str, body: Mapping[str, Any], headers: Mapping[str, str], until: float, hints: Mapping[int | str, str] | None = None
+    ) -> AsyncIterator[Answer]:
         """The answer, by ``until`` on the loop's clock. Raises ServiceError if there is none, or its status says that it is refused.
 
         Leaving it early, by a cancellation too, closes the connection at once.
@@ -146,7 +131,7 @@ class HttpClient:
         try:
             answer = Answer(response, where, self._deadlines)
             if response.status != 200:
-                raise failure_of_status(response.status, response.headers, where, *await answer.problem())
+                raise failure_of_status(response.status, response.headers, where, *await answer.problem(), hints=hints)
             yield answer
             await answer.drain()
         finally:

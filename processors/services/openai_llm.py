@@ -1,33 +1,27 @@
 """A language model over HTTP: OpenAI's chat completions, and every server that speaks them (vLLM, llama.cpp, Ollama ...).
 
-The one rule: a request is made again only while nothing of its answer has come; what the caller has heard is never said twice.
+The one rule: a key goes to OpenAI alone, unless it was meant for somebody else.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
-import os
-import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from voiceflow.frames import ContextFrame, LLMEnded, LLMStarted, LLMTextFrame, LLMUsage, ToolCallFrame
-from voiceflow.processor import Processor
+from voiceflow.frames import ContextFrame
+from voiceflow.processors.services.address import checked_url
 from voiceflow.processors.services.chat_request import ChatOptions, chat_body
-from voiceflow.processors.services.chat_stream import ChatStream, ReplyCall, ReplyEnd, ReplyEvent, ReplyText, ReplyUsage
-from voiceflow.processors.services.http import Answer, Deadlines, HttpClient, checked_url
-from voiceflow.processors.services.retry import Retries, RetryOptions, ServiceError
+from voiceflow.processors.services.chat_stream import ChatStream
+from voiceflow.processors.services.http import Deadlines
+from voiceflow.processors.services.key import find_key
+from voiceflow.processors.services.retry import RetryOptions
+from voiceflow.processors.services.streamed_llm import FreshIds, StreamedLLM
 
 __all__ = ["OpenAILLM", "OpenAIOptions"]
 
-log = logging.getLogger("voiceflow")
-
 OPENAI = "https://api.openai.com/v1"
 KEY_VARIABLE = "OPENAI_API_KEY"
-TAIL_S = 0.5
-"""After the model has stopped, the usage and the end of the stream are waited for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,156 +44,34 @@ class OpenAIOptions:
         checked_url(self.base_url, "OpenAIOptions")
 
 
-class OpenAILLM(Processor):
+class OpenAILLM(StreamedLLM):
     """Answers a conversation by way of ``POST {base_url}/chat/completions``, token by token.
 
-    ``OpenAILLM("gpt-4.1-mini")``, or with ``OpenAIOptions``. ``LLMEnded`` follows ``LLMStarted`` exactly once, also after a
-    failure, unless the reply is cancelled. Calls of tools come when the reply is complete, whichever way the server cuts
-    them up; reasoning is passed over. Cancelling closes the connection, so that the server stops writing.
-
-    Raises ServiceError, which becomes an ErrorFrame: from start() if there is no key; from process() if the service cannot be
-    reached, refuses, stalls or breaks off. It names the status and what to do, and never a key or a body.
+    ``OpenAILLM("gpt-4.1-mini")``, or with ``OpenAIOptions``. Calls of tools are understood whichever way the server cuts them
+    up. Frames, cancelling and errors: as at StreamedLLM.
     """
 
     key_variable = KEY_VARIABLE
 
     def __init__(self, options: OpenAIOptions | str) -> None:
         self.options = OpenAIOptions(ChatOptions(options)) if isinstance(options, str) else options
-        chat, self._url = self.options.chat, checked_url(self.options.base_url, "OpenAIOptions")
+        super().__init__(checked_url(self.options.base_url, "OpenAIOptions"), self.options.deadlines, self.options.retries)
+        chat = self.options.chat
         if chat.max_tokens_name is None and self._url == OPENAI:
             chat = replace(chat, max_tokens_name="max_completion_tokens")
         self._chat = chat
-        self._client: HttpClient | None = None
-        self._headers: dict[str, str] = {}
-        self._chance = random.Random()
-        self._closed_until = float("-inf")
 
-    async def start(self) -> None:
-        """Find the key and open the pool of connections."""
-        self._headers = {**self.options.headers, **self._authorisation()}
-        self._client = await HttpClient(self.session, self._url, self.options.deadlines).__aenter__()
-
-    async def stop(self) -> None:
-        """Close the connections, if nobody else in the session uses them."""
-        if self._client is not None:
-            await self._client.__aexit__()
-            self._client = None
-
-    def _authorisation(self) -> dict[str, str]:
+    def headers(self) -> Mapping[str, str]:
+        """See StreamedLLM."""
         variable = self.options.api_key_variable or (KEY_VARIABLE if self._url == OPENAI else None)
-        key = self.options.api_key if self.options.api_key is not None else os.environ.get(variable, "") if variable else ""
-        key = key.strip()
-        if not key and variable:
-            raise ServiceError(f"there is no key for {self._url}: set the environment variable {variable}, or give api_key")
-        if not (key.isascii() and key.isprintable()) or " " in key:
-            raise ServiceError(f"the key for {self._url} has blanks or signs in it that no key has; copy it again")
-        return {"Authorization": f"Bearer {key}"} if key else {}
+        key = find_key(self._url, self.options.api_key, variable)
+        return {**self.options.headers, **({"Authorization": f"Bearer {key}"} if key else {})}
 
-    async def process(self, frame: ContextFrame) -> AsyncIterator[LLMStarted | LLMTextFrame | ToolCallFrame | LLMUsage | LLMEnded]:
-        """The reply to a conversation."""
-        utterance, failure = frame.utterance, None
-        yield LLMStarted(utterance=utterance)
-        try:
-            async with contextlib.aclosing(self._reply(frame)) as events:
-                async for event in events:
-                    if isinstance(event, ReplyText):
-                        yield LLMTextFrame(event.text, utterance=utterance)
-                    elif isinstance(event, ReplyCall):
-                        yield ToolCallFrame(call=event.call, utterance=utterance)
-                    elif isinstance(event, ReplyUsage):
-                        yield LLMUsage(utterance=utterance, prompt_tokens=event.prompt_tokens, completion_tokens=event.completion_tokens)
-                    elif isinstance(event, ReplyEnd):
-                        # Also when it is broken: what was written so far is spoken, and the utterance closed.
-                        yield LLMEnded(utterance=utterance)
-                        failure = event.error
-        except ServiceError as error:
-            yield LLMEnded(utterance=utterance)
-            failure = error
-        if failure is not None:
-            raise failure
+    def request(self, frame: ContextFrame) -> tuple[str, Mapping[str, Any]]:
+        """See StreamedLLM."""
+        return f"{self._url}/chat/completions", chat_body(self._chat, frame.messages, frame.tools)
 
-    async def _reply(self, frame: ContextFrame) -> AsyncGenerator[ReplyEvent, None]:
-        """The events of the answer, asked for again while nothing of it has come and there is hope."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        retries = Retries(self.options.retries, self._chance.random)
-        await asyncio.sleep(self._closed_for_s(began))
-        while True:
-            has_begun = False
-            try:
-                async with contextlib.aclosing(self._ask(frame)) as events:
-                    async for event in events:
-                        if isinstance(event, ReplyEnd) and event.error is not None and not has_begun:
-                            raise event.error
-                        has_begun = True
-                        yield event
-                return
-            except ServiceError as error:
-                if error.retry_after_s is not None:
-                    self._closed_until = loop.time() + error.retry_after_s
-                wait_s = None if has_begun else retries.wait_s(error, loop.time() - began)
-                if wait_s is None:
-                    raise
-                log.warning("%s: %s; asked again in %.2f s", self.name, error, wait_s)
-            await asyncio.sleep(wait_s)
-
-    def _closed_for_s(self, now: float) -> float:
-        """What is left of the time for which the service does not want to be asked, by an earlier turn either."""
-        left_s = max(0.0, self._closed_until - now)
-        if left_s > self.options.retries.patience_s:
-            raise ServiceError(f"{self._url} asked for a pause, of which {left_s:.0f} s are left; it was not asked")
-        return left_s
-
-    async def _ask(self, frame: ContextFrame) -> AsyncGenerator[ReplyEvent, None]:
-        """One request, and what its answer says."""
-        assert self._client is not None, "the session calls start() before it gives a frame"
+    def stream(self, frame: ContextFrame) -> ChatStream:
+        """See StreamedLLM."""
         is_written = self._chat.tool_calls == "constrained" and bool(frame.tools)
-        stream = ChatStream([spec.name for spec in frame.tools], _Ids(frame), written=is_written)
-        until = asyncio.get_running_loop().time() + self.options.deadlines.first_s
-        body = chat_body(self._chat, frame.messages, frame.tools)
-        async with (
-            self._client.post(f"{self._url}/chat/completions", body, self._headers, until) as answer,
-            contextlib.aclosing(self._read(answer, stream, until)) as events,
-        ):
-            async for event in events:
-                yield event
-
-    async def _read(self, answer: Answer, stream: ChatStream, until: float) -> AsyncGenerator[ReplyEvent, None]:
-        loop, deadlines = asyncio.get_running_loop(), self.options.deadlines
-        left_s, late = until - loop.time(), f"no token came within {deadlines.first_s:g} s"
-        prefix = b"data: " if answer.is_json else b""
-        while not stream.is_done:
-            asked_at, told = loop.time(), stream.told
-            try:
-                chunk = await answer.read(left_s, late)
-            except ServiceError:
-                if stream.finish is None:
-                    raise
-                break
-            if not chunk:
-                break
-            # Only the waiting counts, not what is done with the pieces meanwhile.
-            left_s -= loop.time() - asked_at
-            for event in stream.feed(prefix + (chunk.replace(b"\n", b" ") if answer.is_json else chunk)):
-                yield event
-            prefix = b""
-            if stream.told != told:
-                left_s, late = deadlines.idle_s, f"no token came for {deadlines.idle_s:g} s"
-            if stream.finish is not None:
-                left_s = min(left_s, TAIL_S)
-        for event in stream.close():
-            yield event
-
-
-class _Ids:
-    """Ids for calls without one: nine letters and digits, which the strictest server takes, none of them in the conversation."""
-
-    def __init__(self, frame: ContextFrame) -> None:
-        self._taken = {call.id for message in frame.messages for call in message.calls}
-        self._number = frame.utterance * 100
-
-    def __call__(self) -> str:
-        while (name := f"c{self._number:08d}"[-9:]) in self._taken:
-            self._number += 1
-        self._taken.add(name)
-        return name
+        return ChatStream([spec.name for spec in frame.tools], FreshIds(frame), written=is_written)

@@ -11,10 +11,21 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from voiceflow.errors import VoiceflowError
 
-__all__ = ["Retries", "RetryOptions", "ServiceError", "Verdict", "asked_to_wait_s", "failure_of_status", "named"]
+__all__ = [
+    "Backoff",
+    "BackoffOptions",
+    "Retries",
+    "RetryOptions",
+    "ServiceError",
+    "Verdict",
+    "asked_to_wait_s",
+    "failure_of_status",
+    "named",
+]
 
 TOO_EARLY, TOO_MANY = 425, 429
 
@@ -85,6 +96,56 @@ class Retries:
         return wait_s if elapsed_s + wait_s <= options.patience_s else None
 
 
+@dataclass(frozen=True, slots=True)
+class BackoffOptions:
+    """How a connection that is kept for long is made again when it is lost."""
+
+    first_wait_s: float = 0.25
+    """The longest wait before the second try; doubled for each further one."""
+    longest_wait_s: float = 10.0
+    tries: int = 5
+    """So many failures in a row, and it is given up."""
+
+    def __post_init__(self) -> None:
+        if self.tries < 1 or self.first_wait_s < 0 or self.longest_wait_s < self.first_wait_s:
+            raise ValueError(
+                f"BackoffOptions: tries {self.tries} must be 1 or more, and longest_wait_s {self.longest_wait_s} not less than "
+                f"first_wait_s {self.first_wait_s}, itself not negative"
+            )
+
+
+class Backoff:
+    """The tries of a connection: exponential, with full jitter. ``chance`` gives numbers from 0 to 1.
+
+    A connection that is merely accepted proves nothing: call ``worked`` when it has done something.
+    """
+
+    def __init__(self, options: BackoffOptions, chance: Callable[[], float]) -> None:
+        self.options = options
+        self.failures = 0
+        """In a row."""
+        self._chance = chance
+
+    def worked(self) -> None:
+        """The connection is of use: the next failure is the first one again."""
+        self.failures = 0
+
+    def failed(self, error: ServiceError) -> float | None:
+        """So long until the next try; None: it is given up. Also after that one may try again, once for each time it is called.
+
+        What the service itself asks for is waited for, up to ``longest_wait_s``.
+        """
+        self.failures += 1
+        options = self.options
+        if error.verdict is Verdict.NEVER or self.failures >= options.tries:
+            return None
+        if error.verdict is Verdict.AT_ONCE and self.failures == 1:
+            return 0.0
+        wait_s = self._chance() * min(options.longest_wait_s, options.first_wait_s * 2.0 ** min(self.failures - 1, 60))
+        asked_s = error.retry_after_s or 0.0
+        return max(wait_s, asked_s) if asked_s <= options.longest_wait_s else None
+
+
 def asked_to_wait_s(headers: Mapping[str, str]) -> float | None:
     """Seconds that ``Retry-After`` (a number, or a date read against the answer's own ``Date``) asks for."""
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
@@ -100,7 +161,7 @@ def asked_to_wait_s(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-_HINTS = {
+_HINTS: Mapping[int | str, str] = {
     400: "the server does not take this request: see that the model exists and takes what was sent (tools, images, options)",
     401: "the key is missing or not valid: set it in the environment variable, or give api_key",
     402: "the account has no credit",
@@ -109,8 +170,6 @@ _HINTS = {
     413: "the conversation is too long: set ContextOptions.max_tokens",
     422: "the server does not take this request: see that it takes what was sent (tools, images, options)",
     429: "the limit of requests or tokens is reached",
-}
-_CODES = {
     "context_length_exceeded": "the conversation is too long: set ContextOptions.max_tokens",
     "exceed_context_size_error": "the conversation is too long: set ContextOptions.max_tokens",
     "insufficient_quota": "the account has no quota left",
@@ -128,15 +187,29 @@ def named(names: Iterable[str]) -> str:
     return f" ({', '.join(plain)})" if plain else ""
 
 
-def failure_of_status(status: int, headers: Mapping[str, str], where: str, code: str = "", kind: str = "") -> ServiceError:
-    """The failure that an HTTP status means. ``code``, ``kind``: what the body calls it; the only words of it that are told."""
+def problem_in(body: Mapping[str, Any]) -> tuple[str, str]:
+    """``code`` (or ``status``) and ``type`` in the body of an error, as far as there are."""
+    error = body.get("error", body.get("detail", body))
+    if not isinstance(error, dict):
+        return "", ""
+    return str(error.get("code") or error.get("status") or ""), str(error.get("type") or "")
+
+
+def failure_of_status(
+    status: int, headers: Mapping[str, str], where: str, code: str = "", kind: str = "", *, hints: Mapping[int | str, str] | None = None
+) -> ServiceError:
+    """The failure that an HTTP status means. ``code``, ``kind``: what the body calls it; the only words of it that are told.
+
+    ``hints``: what to do about a status or a name, where it is not what is said here, which is for language models.
+    """
     names = _plain((code, kind))
-    hint = next((_CODES[name] for name in names if name in _CODES), _HINTS.get(status, "the service has a fault; try again later"))
+    known = {**_HINTS, **(hints or {})}
+    hint = next((known[name] for name in (*names, status) if name in known), "the service has a fault; try again later")
     if 300 <= status < 400:
         hint = "the address has moved: give the new one as base_url"
     told = named(names)
     again = status in (408, 409, TOO_EARLY, TOO_MANY) or status >= 500
-    if "insufficient_quota" in names or headers.get("x-should-retry") == "false":
+    if not {"insufficient_quota", "quota_exceeded"}.isdisjoint(names) or headers.get("x-should-retry") == "false":
         again = False
     after_s = asked_to_wait_s(headers)
     asks = f"; it asks for {after_s:g} s" if again and after_s is not None else ""

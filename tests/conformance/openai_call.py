@@ -22,7 +22,8 @@ from voiceflow import (
 from voiceflow.frames import LLMStarted
 from voiceflow.messages import ToolSpec
 from voiceflow.processors.services.chat_request import ChatOptions
-from voiceflow.processors.services.openai_llm import OpenAILLM, OpenAIOptions
+from voiceflow.processors.services.openai_llm import OpenAIOptions
+from voiceflow.processors.services.streamed_llm import StreamedLLM
 
 
 def options(server: OpenAIServer | str, **more: Any) -> OpenAIOptions:
@@ -63,7 +64,7 @@ class Sink(Processor):
 class LLMCall:
     """``async with LLMCall(OpenAILLM(...)) as call: await call.ask("hello")``."""
 
-    def __init__(self, node: OpenAILLM, tools: tuple[ToolSpec, ...] = ()) -> None:
+    def __init__(self, node: StreamedLLM, tools: tuple[ToolSpec, ...] = ()) -> None:
         self.node = node
         self.tools = tools
         self.reports, self.sink = Reports(), Sink()

@@ -21,6 +21,8 @@ from voiceflow.audio import resample
 from voiceflow.messages import ToolSpec
 from voiceflow.models import ModelStore
 from voiceflow.processors.context import Context
+from voiceflow.processors.services.anthropic_llm import AnthropicLLM, AnthropicOptions
+from voiceflow.processors.services.anthropic_request import MessagesOptions
 from voiceflow.processors.services.chat_request import ChatOptions
 from voiceflow.processors.services.http import Deadlines
 from voiceflow.processors.services.openai_llm import OpenAILLM, OpenAIOptions
@@ -87,6 +89,21 @@ def test_a_reply_of_a_real_server(url: str) -> None:
             assert [u.utterance for u in llm.reports.usage] == [1, 2]
             assert all(u.prompt_tokens > 5 and 3 < u.completion_tokens <= 40 for u in llm.reports.usage)
             assert len(llm.of(1)) > 5
+            assert llm.reports.errors == []
+
+    real(scene)
+
+
+def test_a_reply_by_the_messages_api_of_a_real_server(url: str) -> None:
+    """The same server speaks Anthropic's protocol too, and our node for it is answered."""
+
+    async def scene() -> None:
+        asked = MessagesOptions("smollm2", max_tokens=40, temperature=0.0)
+        options = AnthropicOptions(asked, base_url=url.removesuffix("/v1"), api_key=KEY, deadlines=SLOW)
+        async with LLMCall(AnthropicLLM(options)) as llm:
+            assert "Canberra" in await llm.ask("What is the capital of Australia?")
+            await asyncio.sleep(0.05)
+            assert [u.prompt_tokens > 5 and 3 < u.completion_tokens <= 40 for u in llm.reports.usage] == [True]
             assert llm.reports.errors == []
 
     real(scene)

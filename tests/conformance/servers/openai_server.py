@@ -6,61 +6,17 @@ https://platform.openai.com/docs/api-reference/chat
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from aiohttp import web
 
+from tests.conformance.servers.stream_server import Cut, Pause, Reply, Silence, Step, StreamServer
+
+__all__ = ["KEY", "Cut", "OpenAIServer", "Pause", "Reply", "Silence", "call", "calls", "chunk", "request_fault", "usage", "words"]
+
 KEY = "sk-test-1234567890abcdefghij"
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Nothing is sent for so long."""
-
-    seconds: float
-
-
-class Cut:
-    """The connection breaks here."""
-
-
-class Silence:
-    """Nothing more is ever sent."""
-
-
-Step = dict[str, Any] | bytes | Pause | Cut | Silence
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One answer. ``steps``: chunks (``data:`` lines are made of them), raw bytes, and what happens between them."""
-
-    steps: Sequence[Step] = ()
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: Mapping[str, Any] | None = None
-    """Of an answer that does not stream."""
-    chunk_bytes: int | None = None
-    """Send in pieces of this size instead of one piece a step."""
-    done: bool = True
-
-
-@dataclass(slots=True)
-class Asked:
-    """A request, and what became of it."""
-
-    at: float
-    body: dict[str, Any]
-    headers: Mapping[str, str]
-    peer: object
-    sent: int = 0
-    """Steps that were sent."""
-    left_at: float | None = None
-    """When the client closed the connection before the end."""
 
 
 def chunk(delta: Mapping[str, Any] | None = None, *, finish: str | None = None, **more: Any) -> dict[str, Any]:
@@ -103,86 +59,35 @@ def calls(*deltas: Mapping[str, Any], finish: str = "tool_calls") -> Reply:
     return Reply([chunk({"role": "assistant", "content": None}), *(chunk(delta) for delta in deltas), chunk(finish=finish), usage()])
 
 
-class OpenAIServer:
-    """``async with OpenAIServer(script) as server: ... server.url``. ``script``: gives the n-th request's reply."""
+class OpenAIServer(StreamServer):
+    """``async with OpenAIServer(script) as server: ... server.url``."""
+
+    path = "/v1/chat/completions"
 
     def __init__(self, script: Callable[[dict[str, Any]], Reply] | Iterable[Reply], *, key: str | None = KEY) -> None:
-        replies = script if callable(script) else iter(script)
-        self._reply: Callable[[dict[str, Any]], Reply] = replies if callable(replies) else lambda body: next(replies)
-        self._key = key
-        self.asked: list[Asked] = []
-        self.url = ""
-        self.before_headers_s = 0.0
-        """An answer's headers come so long after its request."""
-        self._runner: web.AppRunner | None = None
+        super().__init__(script, key=key)
 
     @property
-    def connections(self) -> int:
-        """From so many connections requests have come."""
-        return len({asked.peer for asked in self.asked})
+    def url(self) -> str:
+        """Its base URL."""
+        return f"{self.origin}/v1"
 
-    async def __aenter__(self) -> Self:
-        app = web.Application()
-        app.router.add_post("/v1/chat/completions", self._complete)
-        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        port = self._runner.addresses[0][1]
-        self.url = f"http://127.0.0.1:{port}/v1"
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        assert self._runner is not None
-        await self._runner.cleanup()
-
-    async def _complete(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json()
-        assert request.transport is not None
-        peer = request.transport.get_extra_info("peername")
-        asked = Asked(asyncio.get_running_loop().time(), body, request.headers.copy(), peer)
-        self.asked.append(asked)
-        if self._key is not None and request.headers.get("Authorization") != f"Bearer {self._key}":
-            given = request.headers.get("Authorization", "")
+    def refusal(self, headers: Mapping[str, str], body: dict[str, Any]) -> web.Response | None:
+        """See StreamServer."""
+        if self.key is not None and headers.get("Authorization") != f"Bearer {self.key}":
+            given = headers.get("Authorization", "")
             return _refused(401, f"Incorrect API key provided: {given}", "invalid_request_error", "invalid_api_key")
         if fault := request_fault(body):
             return _refused(400, fault, "invalid_request_error", None)
-        reply = self._reply(body)
-        if reply.status != 200 or reply.body is not None:
-            return web.json_response(reply.body or {}, status=reply.status, headers=reply.headers)
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8", **reply.headers})
-        try:
-            await asyncio.sleep(self.before_headers_s)
-            await response.prepare(request)
-            await _send(request, response, reply, asked)
-        except (asyncio.CancelledError, ConnectionError):
-            asked.left_at = asyncio.get_running_loop().time()
-            raise
-        return response
+        return None
 
+    def encode(self, step: dict[str, Any]) -> bytes:
+        """See StreamServer."""
+        return f"data: {json.dumps(step)}\n\n".encode()
 
-async def _send(request: web.Request, response: web.StreamResponse, reply: Reply, asked: Asked) -> None:
-    steps: list[Step] = [*reply.steps, *([b"data: [DONE]\n\n"] if reply.done else [])]
-    if reply.chunk_bytes is not None:
-        whole = b"".join(_bytes(step) for step in steps if isinstance(step, dict | bytes))
-        steps = [whole[at : at + reply.chunk_bytes] for at in range(0, len(whole), reply.chunk_bytes)]
-    for step in steps:
-        if isinstance(step, Pause):
-            await asyncio.sleep(step.seconds)
-        elif isinstance(step, Cut):
-            assert request.transport is not None
-            request.transport.abort()
-            return
-        elif isinstance(step, Silence):
-            await asyncio.Event().wait()
-        else:
-            await response.write(_bytes(step))
-            asked.sent += 1
-            await asyncio.sleep(0)
-
-
-def _bytes(step: dict[str, Any] | bytes) -> bytes:
-    return step if isinstance(step, bytes) else f"data: {json.dumps(step)}\n\n".encode()
+    def last(self) -> bytes:
+        """See StreamServer."""
+        return b"data: [DONE]\n\n"
 
 
 def _refused(status: int, message: str, kind: str, code: str | None) -> web.Response:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tests.conformance.servers.openai_server import call, chunk, usage
 from voiceflow.messages import ToolCall
-from voiceflow.processors.services.chat_stream import ChatStream, Reasoning, ReplyCall, ReplyEnd, ReplyEvent, ReplyText, ReplyUsage
+from voiceflow.processors.services.chat_stream import ChatStream
+from voiceflow.processors.services.reply import Reasoning, ReplyCall, ReplyEnd, ReplyEvent, ReplyText, ReplyUsage
 from voiceflow.processors.services.retry import ServiceError
 
 DONE = b"data: [DONE]\n\n"
