@@ -19,6 +19,8 @@ agents, flows          ``agents.OnlyVoice``                                ``age
 working ahead          ``speculation.Speculation``                         ``guesses``
 language model         ``llm_xllamacpp.LlamaLLM`` (xllamacpp)
 services               one vendor a file in ``services``
+two for one place      ``fallback.Fallback``                               ``take_over``
+ready openings         ``phrases.Phrases``                                 ``take_over``
 text for the voice     ``text.Sentences``                                  ``splitter``, ``boundaries``, ``marks``,
                                                                            ``filters``, ``markdown``
 figures in words       ``spoken_forms.SpokenForms``                        ``spoken``, ``readings``,

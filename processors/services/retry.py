@@ -25,6 +25,7 @@ __all__ = [
     "asked_to_wait_s",
     "failure_of_status",
     "named",
+    "problem_in",
 ]
 
 TOO_EARLY, TOO_MANY = 425, 429
