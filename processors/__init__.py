@@ -19,6 +19,7 @@ agents, flows          ``agents.OnlyVoice``                                ``age
 working ahead          ``speculation.Speculation``                         ``guesses``
 language model         ``llm_xllamacpp.LlamaLLM`` (xllamacpp)
 services               one vendor a file in ``services``
+telephone keys         ``dtmf.DTMFIn``, ``DTMFOut``, ``Keypad``            ``tones``
 two for one place      ``fallback.Fallback``                               ``take_over``
 ready openings         ``phrases.Phrases``                                 ``take_over``
 text for the voice     ``text.Sentences``                                  ``splitter``, ``boundaries``, ``marks``,
