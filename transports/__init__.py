@@ -1,7 +1,22 @@
 """The nodes that do input and output. Import each from its own module: its library is loaded only then.
 
-``wav`` (files), ``device`` (microphone and loudspeaker, on ``portaudio``), ``memory`` (two sessions in one program), and
-``speaker``, the paced playout that every speaking end stands on.
+==================  ==========================================================  ==================================
+what                where                                                       stands on (pure unless named)
+==================  ==========================================================  ==================================
+files               ``wav.WavIn``, ``wav.WavOut``
+sound device        ``device.DeviceIn``, ``device.DeviceOut``                   ``portaudio`` (pyaudio)
+in one program      ``memory.MemoryIn``, ``MemoryOut``, ``pair``
+programs, pages     ``websocket.WebsocketServer`` (websockets);                 ``wire_frames``, ``wire_messages``
+                    ``websocket_client.call`` calls one;                        ``wire_frames_client``, ``reconnect``
+                    ``web`` serves the page (aiohttp)
+Pipecat's clients   ``rtvi.RTVIWire``                                           ``protobuf_frames``
+WebRTC              ``webrtc.WebRTC``, ``webrtc_peer`` (aiortc)                 ``webrtc_wire``, ``rtp``, ``opus`` (av)
+telephone           ``telephony``: carriers by ``routes`` (aiohttp), Asterisk
+                    by ``audiosocket``
+==================  ==========================================================  ==================================
+
+What they share: ``speaker`` is the paced playout that every speaking end stands on. A far end on a network is a ``wire`` (its
+protocol, pure) and a ``connection``; ``line`` joins them to the two nodes in ``line_ends``, and ``calls`` answers each with an agent.
 """
 
 from __future__ import annotations

@@ -39,6 +39,9 @@ log = logging.getLogger("voiceflow")
 
 UNDERRUN_RATIO_LOGGED = 0.001
 
+PIECE_S = 0.02
+"""The first piece of a voice has at least so much sound."""
+
 RESOLUTION_S = 1e-6
 """Closer than this is now: the loop's timers are no finer."""
 
@@ -257,7 +260,8 @@ class Speaker(Processor):
     async def _stretch(self) -> AsyncGenerator[Report]:
         """Blocks one behind the other until there is nothing left to pull for."""
         loop, pacer = asyncio.get_running_loop(), self._pacer
-        pacer.begin(loop.time())
+        # Of a block longer than a voice's first piece the rest would be silence: where it may leave early, it waits for that.
+        pacer.begin(loop.time() + min(pacer.early_s, max(pacer.block_s - PIECE_S, 0.0)))
         while self.playout.has_sound or self.options.continuous:
             at = pacer.leaves_at(ready=pacer.early_s > 0 and self.playout.ready(pacer.samples))
             wait_s = at - loop.time()
