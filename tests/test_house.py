@@ -20,8 +20,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("voiceflow", "processors", "transports")
 CORE = {"numpy", "msgspec", "soxr"}
 WEB = {"aiohttp", "websockets"}
+CODECS = {"av"}
+"""Of these a module of each of the two folders may have one: they may not import each other."""
 
-COMMANDS = ("voiceflow/demo/", "voiceflow/score/", "voiceflow/talk.py")
+COMMANDS = ("voiceflow/demo/", "voiceflow/score/", "voiceflow/serve.py", "voiceflow/talk.py")
 """Modules of the command line: the only ones of voiceflow/ that may name a processor or a transport."""
 
 LATE = {
@@ -92,14 +94,15 @@ def test_a_module_imports_only_what_its_folder_may(path: Path) -> None:
 
 
 def test_a_third_party_library_is_imported_in_one_module_only() -> None:
-    """A vendor's, model's or device's library has one module of ours around it; of the two for the web a module uses one."""
+    """A vendor's, model's or device's library has one module of ours around it, codecs one in each folder; of the two for the web a module uses one."""
     users: dict[str, set[str]] = defaultdict(set)
     for path, tree in TREES.items():
         for name in _imports(tree):
             top = name.partition(".")[0]
             if top not in sys.stdlib_module_names and top not in CORE | {"voiceflow"}:
                 users[top].add(_relative(path))
-    assert {library: modules for library, modules in users.items() if len(modules) > 1 and library not in WEB} == {}
+    assert {library: modules for library, modules in users.items() if len(modules) > 1 and library not in WEB | CODECS} == {}
+    assert all(len({module.partition("/")[0] for module in users[library]}) == len(users[library]) for library in CODECS)
     assert users["aiohttp"] & users["websockets"] == set()
     assert users.keys() >= {"onnxruntime", "ctranslate2", "xllamacpp", "pyaudio", "pocketsphinx", "gruut_lang_en", "pycrfsuite"}
 

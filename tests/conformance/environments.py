@@ -31,7 +31,7 @@ def python_of(name: str, requirements: Sequence[str]) -> Path:
     loose = [requirement for requirement in requirements if "==" not in requirement]
     if loose:
         raise ValueError(f"python_of({name!r}): pin the requirements with ==, or the cache holds whatever was new once: {loose}")
-    wanted = "\n".join([sys.version, sys.executable, *sorted(requirements)])
+    wanted = "\n".join([sys.version, sys.base_prefix, *sorted(requirements)])  # not the environment that asks: CI has a new one each time
     folder = _cache() / f"{name}-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:
