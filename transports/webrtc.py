@@ -1,0 +1,173 @@
+"""Calls over WebRTC: a page's offer is answered, and a line speaks with it.
+
+The one rule: a call's connection, tasks and threads are gone when the call is over, however it ended.
+
+aiortc does no ICE restart: a page whose network changed makes a new offer, which is a new call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from voiceflow.playout.ear import ReportClock
+from voiceflow.transports.calls import Calls
+from voiceflow.transports.line import Line, LineOptions
+from voiceflow.transports.speaker import SpeakerOptions
+from voiceflow.transports.webrtc_peer import IceServer, Peer, PeerOptions, WebRTCError
+from voiceflow.transports.webrtc_wire import WebRTCWire
+from voiceflow.transports.wire import CallStarted, Wire
+
+__all__ = ["IceServer", "PeerOptions", "WebRTC", "WebRTCError", "WebRTCOptions"]
+
+log = logging.getLogger("voiceflow")
+
+MAX_CANDIDATES = 64
+
+BUFFERED_S = 0.09
+"""From a packet's arrival to the ear on a network without jitter: a browser's jitter buffer and the sound device."""
+
+GUESSED_S = 0.15
+"""The same and the way there, before anything is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebRTCOptions:
+    """How calls are taken. ``line.speaker``: ``continuous`` is set, since sound flows from the start to the end of a call."""
+
+    peer: PeerOptions = field(default_factory=PeerOptions)
+    line: LineOptions = field(default_factory=lambda: LineOptions(speaker=SpeakerOptions(latency_s=GUESSED_S, latency_known=False)))
+    max_offer: int = 65536
+    """Characters of an offer."""
+
+    def __post_init__(self) -> None:
+        if self.max_offer < 1:
+            raise ValueError(f"WebRTCOptions: max_offer is {self.max_offer}, it must be 1 or more")
+
+
+class WebRTC:
+    """Answers offers; ``calls`` runs a session for each, and says how many there may be. Use it as ``async with``, or ``close()`` it.
+
+    ``words``: makes the wire that the data channel speaks, anew for each call; without one the channel is not listened to.
+    """
+
+    def __init__(self, calls: Calls, options: WebRTCOptions | None = None, *, words: Callable[[], Wire] | None = None) -> None:
+        self.options = options or WebRTCOptions()
+        self._calls = calls
+        self._words = words
+        self._talks: dict[str, _Talk] = {}
+        self._closed = False
+
+    @property
+    def connections(self) -> int:
+        """How many there are, those being made included."""
+        return len(self._talks)
+
+    async def answer(self, offer: Mapping[str, str], who: str = "") -> dict[str, str]:
+        """The answer to an offer, ``{"sdp", "type", "pc_id"}``; the call begins when the connection stands. ``who``: for the log.
+
+        Raises WebRTCError: no offer, too large, no sound both understand, full. Then, and when it is cancelled, nothing is left.
+        """
+        sdp = self._checked(offer)
+        if refusal := self._refusal():
+            raise WebRTCError(refusal, 503)
+        talk = _Talk(secrets.token_urlsafe(12), f"webrtc {who}".strip(), self._words() if self._words else None, self.options)
+        self._talks[talk.id] = talk
+        try:
+            local = await talk.peer.answer(sdp)
+            if refusal := self._refusal(own=1):  # it may have changed meanwhile
+                raise WebRTCError(refusal, 503)
+        except BaseException:
+            del self._talks[talk.id]
+            await talk.peer.close(reason="it was not answered")
+            raise
+        talk.task = asyncio.create_task(self._hold(talk), name=f"webrtc call {talk.id}")
+        return {"sdp": local.sdp, "type": local.type, "pc_id": talk.id}
+
+    async def add_candidates(self, pc_id: str, candidates: Sequence[Mapping[str, Any]]) -> None:
+        """More addresses of a caller: ``{"candidate", "sdp_mid", "sdp_mline_index"}`` each. Raises WebRTCError: 404 for a call that is over."""
+        talk = self._talks.get(pc_id)
+        if talk is None:
+            raise WebRTCError("there is no such call, or it is over", 404)
+        if len(candidates) > MAX_CANDIDATES:
+            raise WebRTCError(f"{len(candidates)} candidates; no more than {MAX_CANDIDATES} at a time", 413)
+        for candidate in candidates:
+            await talk.peer.add_candidate(candidate)
+
+    async def close(self) -> None:
+        """End every call at once, and take no more."""
+        self._closed = True
+        tasks = [talk.task for talk in self._talks.values() if talk.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    def _checked(self, offer: Mapping[str, str]) -> str:
+        kind, sdp = offer.get("type"), offer.get("sdp")
+        if kind != "offer" or not isinstance(sdp, str):
+            raise WebRTCError(
+                f'an offer is {{"type": "offer", "sdp": "..."}}; this one has type {kind!r:.40}, and its sdp is {type(sdp).__name__}'
+            )
+        if len(sdp) > self.options.max_offer:
+            raise WebRTCError(f"the offer has {len(sdp)} characters; no more than {self.options.max_offer} are read", 413)
+        return sdp
+
+    def _refusal(self, own: int = 0) -> str:
+        """Why no call is taken now, or ""."""
+        if self._closed:
+            return "this server is being shut down; call again"
+        if len(self._talks) - own >= self._calls.limit:  # those that are not connected yet are no calls yet
+            return f"all {self._calls.limit} lines are busy; try again later"
+        return self._calls.refusal()
+
+    async def _hold(self, talk: _Talk) -> None:
+        try:
+            await talk.run(self._calls)
+        finally:
+            self._talks.pop(talk.id, None)
+
+
+class _Talk:
+    """One call: its connection, and the line on it."""
+
+    def __init__(self, id: str, who: str, words: Wire | None, options: WebRTCOptions) -> None:
+        self.id = id
+        self.who = who
+        self.task: asyncio.Task[None] | None = None
+        self.peer = Peer(id, options.peer, channel=words is not None, network=self._network_is)
+        self.wire = WebRTCWire(words)
+        live = replace(options.line, speaker=replace(options.line.speaker, continuous=True))
+        self.line = Line(self.wire, self.peer, CallStarted(id, who), live)
+        self.peer.gone.add_done_callback(lambda gone: self.line.hang_up(gone.result()))
+
+    async def run(self, calls: Calls) -> None:
+        """From the answer to the end of the call. Cancelling it ends the call."""
+        watch = asyncio.create_task(self.peer.watch(), name=f"webrtc watch {self.id}")
+        try:
+            if await self.peer.connected():
+                await self.line.run(calls, self.who)
+            else:
+                log.warning("call of %s: never began: %s", self.who, self.peer.gone.result())
+        finally:
+            watch.cancel()
+            await asyncio.wait([watch])
+            await self.peer.close()
+
+    def _network_is(self, round_trip_s: float | None, jitter_s: float) -> None:
+        """How long a report is on its way; and, until the far end reports what it played, how far behind the ear may be."""
+        clock = self.line.sink.playout.ledger.clock
+        assert isinstance(clock, ReportClock)
+        one_way_s = (round_trip_s or 0.0) / 2
+        clock.return_s = one_way_s
+        if not self.wire.reported:
+            clock.latency_s = one_way_s + BUFFERED_S + 2 * jitter_s
