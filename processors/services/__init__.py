@@ -6,9 +6,13 @@ what                     node                                        stands on (
 OpenAI chat completions  ``openai_llm.OpenAILLM``                    ``chat_request``, ``chat_stream``,
 and what speaks them                                                 ``tool_deltas``, ``written_calls``
 Anthropic Messages       ``anthropic_llm.AnthropicLLM``              ``anthropic_request``, ``anthropic_stream``
+ElevenLabs voices        ``elevenlabs_tts.ElevenLabsTTS``            ``elevenlabs_options``, ``elevenlabs_wire``,
+                                                                     ``elevenlabs_sockets``, ``elevenlabs_http``
+what voices share        ``speech_stream``                           ``voice_service``, ``utterances``,
+                         ``compressed_sound`` (av)                   ``spoken_text``, ``decoders``
 what models share        ``streamed_llm``                            ``reply``, ``sse``
-what all share           ``http`` (aiohttp): pool, deadlines;        ``retry``, ``address``
-                         ``key``
+what all share           ``http`` (aiohttp): pool, deadlines;        ``retry``, ``address``, ``key``
+                         ``socket`` (websockets)
 =======================  ==========================================  ========================================
 """
 
