@@ -31,6 +31,7 @@ class Command:
 COMMANDS = {
     "demo": Command("voiceflow.demo", "hold a spoken conversation on this machine's own models, and measure it", "local"),
     "talk": Command("voiceflow.talk", "speak with an agent through the microphone and the loudspeaker", "device"),
+    "serve": Command("voiceflow.serve", "answer callers in the browser, from programs and over WebRTC", "web"),
     "score": Command("voiceflow.score.command", "hold scripted calls with an agent, and measure how it takes turns", "local"),
     "models": Command("voiceflow.models.command", "list and fetch the model files that agents run on"),
     "graph": Command("voiceflow.graph", "draw an application's pipeline, as text, Mermaid or DOT"),

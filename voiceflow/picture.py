@@ -1,9 +1,9 @@
-"""Pictures of a plan: plain text, Mermaid and Graphviz. Pure functions of the plan."""
+"""Pictures of a plan: plain text, Mermaid, Graphviz, and data for whoever draws it themselves. Pure functions of the plan."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from voiceflow.frames import AudioFormat, AudioFrame
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from voiceflow.plan import Plan
     from voiceflow.processor import Processor
 
-__all__ = ["dot", "mermaid", "text"]
+__all__ = ["data", "dot", "mermaid", "text"]
 
 
 class _Arrow:
@@ -98,6 +98,18 @@ def dot(plan: Plan, depths: Mapping[str, str]) -> str:
         style = ", style=dashed, constraint=false" if _is_report(plan, source, receiver) else ""
         lines.append(f'    {names[source]} -> {names[receiver]} [label="{_label(arrow)}"{style}];')
     return "\n".join([*lines, "}"])
+
+
+def data(plan: Plan) -> dict[str, Any]:
+    """The same as plain values, for JSON: ``nodes`` and ``arrows`` in order. ``report``: it goes up. What the application sends has no arrow."""
+    return {
+        "nodes": [{"name": node.name, "waits": node.contract.waits, "holds_ms": node.holds_ms} for node in plan.nodes],
+        "arrows": [
+            {"source": source.name, "target": receiver.name, "label": _label(arrow), "report": _is_report(plan, source, receiver)}
+            for (source, receiver), arrow in _arrows(plan).items()
+            if source is not None
+        ],
+    }
 
 
 _DOT_ESCAPES = str.maketrans({'"': r"\"", "\\": r"\\", "\n": r"\n"})

@@ -8,7 +8,7 @@ session (or a picture) is made of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from voiceflow import picture
 from voiceflow.errors import PipelineError
@@ -107,6 +107,10 @@ class Pipeline:
     def dot(self, depths: Mapping[str, str] | None = None) -> str:
         """The graph in Graphviz's language; ``depths`` as for :meth:`mermaid`."""
         return picture.dot(self._sketch(), depths or {})
+
+    def data(self) -> dict[str, Any]:
+        """The graph as plain values, for JSON and whoever draws it themselves: its ``nodes`` and ``arrows``."""
+        return picture.data(self._sketch())
 
     def _sketch(self) -> Plan:
         """A plan for a picture: what the heads take, reports apart, is assumed to be sent by the application."""

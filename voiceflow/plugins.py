@@ -17,13 +17,16 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 from voiceflow.errors import VoiceflowError
 from voiceflow.processor import Processor
 
-__all__ = ["GROUP", "Plugin", "PluginError", "find", "load", "plugins"]
+__all__ = ["DOORS", "GROUP", "Plugin", "PluginError", "find", "load", "load_door", "plugins"]
 
 GROUP = "voiceflow.processors"
+DOORS = "voiceflow.doors"
+"""Ways by which calls come in that need a package of their own. For each, a class that ``voiceflow serve`` knows how to use."""
 
 
 class PluginError(VoiceflowError):
@@ -47,19 +50,7 @@ class Plugin:
     def load(self) -> type[Processor]:
         """Import it. Raises PluginError saying what is missing or wrong, and in whose package."""
         who = f"the processor {self.name!r} of {self.package} {self.version} ({self.target})"
-        try:
-            loaded = EntryPoint(self.name, self.target, GROUP).load()
-        except ModuleNotFoundError as error:
-            cure = (
-                f"pip install '{self.package}[{','.join(self.extras)}]'"
-                if self.extras
-                else f"install it, or the extra of {self.package} that brings it"
-            )
-            raise PluginError(f"{who} needs the module {error.name!r}, which is not installed: {cure}") from error
-        except AttributeError as error:
-            raise PluginError(f"{who} is not there: {error}; its entry point is out of date") from error
-        except Exception as error:
-            raise PluginError(f"{who} raised {type(error).__name__} while it was imported: {error}") from error
+        loaded = _imported(EntryPoint(self.name, self.target, GROUP), who, self.package)
         if not isinstance(loaded, type) or not issubclass(loaded, Processor):
             raise PluginError(f"{who} is {loaded!r}, not a subclass of voiceflow.Processor")
         return loaded
@@ -95,3 +86,32 @@ def find(name: str) -> Plugin:
         claims = " and ".join(f"{plugin.package} ({plugin.target})" for plugin in found)
         raise PluginError(f"two packages call a processor {name!r}: {claims}; uninstall one, or import the class itself")
     return found[0]
+
+
+def load_door(name: str) -> Any:
+    """What is installed under ``voiceflow.doors`` by that name: a class that brings calls in, such as ``webrtc``.
+
+    Raises PluginError: no such name, or it cannot be imported.
+    """
+    entry = next(iter(entry_points(group=DOORS, name=name)), None)
+    if entry is None:
+        raise PluginError(f"there is no way in called {name!r}: nothing is installed under {DOORS!r} by that name")
+    package = entry.dist.name if entry.dist else "?"
+    return _imported(entry, f"the way in {name!r} of {package} ({entry.value})", package)
+
+
+def _imported(entry: EntryPoint, who: str, package: str) -> Any:
+    """What an entry point names. Raises PluginError saying what is missing or wrong, and what brings it."""
+    try:
+        return entry.load()
+    except ModuleNotFoundError as error:
+        cure = (
+            f"pip install '{package}[{','.join(entry.extras)}]'"
+            if entry.extras
+            else f"install it, or the extra of {package} that brings it"
+        )
+        raise PluginError(f"{who} needs the module {error.name!r}, which is not installed: {cure}") from error
+    except AttributeError as error:
+        raise PluginError(f"{who} is not there: {error}; its entry point is out of date") from error
+    except Exception as error:
+        raise PluginError(f"{who} raised {type(error).__name__} while it was imported: {error}") from error
