@@ -362,7 +362,9 @@ def call(breaks: int, options: SessionOptions) -> Callable[[Probe], Coroutine[An
 
     async def scenario(probe: Probe) -> None:
         context, sink = Context(), RecordingSink()
-        llm = Fallback(Model("first", 1), ScriptedLLM(lambda messages: "pong it is." if messages[-1].text.endswith("ping") else " ".join(REPLY)))
+        llm = Fallback(
+            Model("first", 1), ScriptedLLM(lambda messages: "pong it is." if messages[-1].text.endswith("ping") else " ".join(REPLY))
+        )
         voice = Fallback(Voice("first", breaks), Voice("second"))
         session = Session(context >> llm >> Sentences() >> voice >> sink, inputs=[TurnEnded], options=options)
         probe.watch(session, sink)

@@ -313,6 +313,55 @@ async def test_an_interrupt_gets_through_a_full_pipe_at_once() -> None:
         await call.record()
 
 
+class Bufferless(FramesWire):
+    """A far end that plays what comes when it comes, and has nothing to clear."""
+
+    clears = False
+    proof = ""
+
+    def clear(self) -> list[Message]:
+        raise AssertionError("there is no such message")
+
+
+async def test_a_far_end_without_a_clear_gets_no_old_sound_either() -> None:
+    """What waits here is thrown away all the same."""
+    async with Page() as page:
+        call = Call(page, wire=Bufferless(FramesOptions(ahead_s=0)))
+        page.tell(type="text", text=SENTENCE)
+        await page.hears_of("playback_started")
+        page.reads.clear()
+        await asyncio.sleep(0.5)
+        page.tell(type="interrupt")
+        await asyncio.sleep(0.01)
+        before = len(page.sent)
+        page.reads.set()
+        await page.hears_of("interrupted")
+        await asyncio.sleep(1)
+        assert sum(isinstance(message, bytes) for _, message in page.sent[before:]) <= 1  # one was in the library's hands
+        page.tell(type="end")
+        await call.record()
+
+
+async def test_a_client_that_stops_reporting_is_believed_to_hear_what_comes_after_a_clear() -> None:
+    """A quarter of a second of it, by estimate: what it was last heard of lies before the clear."""
+    async with Page() as page:
+        call = Call(page)
+        page.tell(type="text", text=SENTENCE)
+        await page.hears_of("words_heard", 2)
+        page.tell(type="interrupt")
+        await page.hears_of("playback_stopped")
+        page.reports = False
+        page.tell(type="text", text=SENTENCE)
+        await page.hears_of("playback_started", 2)
+        await asyncio.sleep(1)
+        page.tell(type="interrupt")
+        stopped = await page.hears_of("playback_stopped", 2)
+        assert stopped["text"] in ("one two", "one two three")
+        assert stopped["estimated"] is True
+        page.tell(type="end")
+        await call.record()
+
+
 @pytest.mark.parametrize("way_s", [0.0, 0.08])
 @pytest.mark.parametrize("at", [0.03, 0.31, 0.55, 0.751])
 async def test_what_was_heard_is_known_by_the_clients_reports(at: float, way_s: float) -> None:
@@ -649,6 +698,24 @@ async def test_a_call_that_ends_during_an_outage_is_over() -> None:
         await call.calls.drain(0)
         assert (await call.record()).outcome == "stopped"
         assert asyncio.get_running_loop().time() - now < 0.1
+
+
+async def test_what_was_said_into_an_outage_is_said_again() -> None:
+    """An agent that was let speak while there was no connection has not been heard: all of it comes afterwards."""
+    async with Page() as page:
+        call = Call(page)
+        token = await lose_in_mid_speech(call, page, 0.25)
+        await asyncio.sleep(0.5)
+        call.sessions[0].resume("a turn-taking node thinks it was a cough")
+        await asyncio.sleep(3)
+        async with Page(resume=token) as again:
+            carrying = call.comes_back(again)
+            stopped = await again.hears_of("playback_stopped")
+            assert stopped["text"] == SENTENCE
+            assert page.seconds(1) + again.seconds(1) >= 1.0 - 0.25  # an ear is believed to have had so much without word of it
+            again.tell(type="end")
+            await call.record()
+            await carrying
 
 
 async def test_words_told_during_an_outage_are_told_afterwards() -> None:

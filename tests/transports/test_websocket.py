@@ -25,13 +25,11 @@ from voiceflow import Frame, InputAudioFrame, Pipeline, PlaybackStopped, Process
 from voiceflow.testing import Latency, ScriptedTTS, labels, no_leaks
 from voiceflow.transports.calls import Calls
 from voiceflow.transports.line import LineOptions
-from voiceflow.transports.line_ends import LineOut
 from voiceflow.transports.reconnect import Reconnect, ReconnectOptions
 from voiceflow.transports.web.socket import call_handler
-from voiceflow.transports.web.view import View
+from voiceflow.transports.web.view import show
 from voiceflow.transports.websocket import WebsocketOptions, WebsocketServer
 from voiceflow.transports.websocket_client import CallOptions, call
-from voiceflow.transports.wire import TellFrame
 from voiceflow.transports.wire_frames import FramesOptions
 
 from .line_rig import Ears, Parrot, parrot
@@ -218,11 +216,6 @@ async def test_a_shutdown_says_so_to_every_caller(kind: str) -> None:
 @in_real_time
 async def test_a_page_is_shown_the_pipeline_and_how_long_each_answer_took() -> None:
     """The example of the documentation: what watches a call tells it, in words of its own."""
-
-    def show(session: Session, pipeline: Pipeline, sink: Processor) -> None:
-        assert isinstance(sink, LineOut)
-        View(session, pipeline, lambda said: sink.tell(TellFrame(kind=said["type"], data=said))).watch()
-
     async with WebsocketServer(Calls(parrot, limit=1, watch=show), WebsocketOptions(port=0)) as server, page(server.options.url) as client:
         assert (await client.hears("pipeline"))["nodes"]
         await client.say(type="text", text="hello there")
@@ -425,7 +418,7 @@ async def test_an_interrupt_gets_through_to_a_client_that_was_not_reading(kind: 
             await raw.say(type="text", text=" ".join([TEN] * 20))
             while not served.sessions:
                 await asyncio.sleep(0.02)
-            await asyncio.sleep(5)  # real time has to pass: 240 kB are due by then
+            await asyncio.sleep(3)  # real time has to pass: 150 kB are due by then
             await raw.say(type="interrupt")
             while not served.sessions[0].interruptions:
                 await asyncio.sleep(0.02)
