@@ -117,6 +117,13 @@ class HttpClient:
             await http.close()
         self._http = None
 
+    async def warm(self) -> None:
+        """Open a connection before it is needed, by a request that asks for nothing; what comes of it does not matter."""
+        assert self._http is not None, "a node enters its client in start()"
+        with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
+            async with asyncio.timeout(self._deadlines.connect_s), self._http.head(self._origin, allow_redirects=False):
+                pass
+
     @contextlib.asynccontextmanager
     async def post(
         self, url: str, body: Mapping[str, Any], headers: Mapping[str, str], until: float, hints: Mapping[int | str, str] | None = None
@@ -130,7 +137,7 @@ class HttpClient:
         response = await self._begin(self._http, url, body, headers, until)
         try:
             answer = Answer(response, where, self._deadlines)
-            if response.status != 200:
+            if response.status not in (200, 201):
                 raise failure_of_status(response.status, response.headers, where, *await answer.problem(), hints=hints)
             yield answer
             await answer.drain()

@@ -58,9 +58,10 @@ class StreamedLLM(Processor):
         raise NotImplementedError
 
     async def start(self) -> None:
-        """Find the key and open the pool of connections."""
+        """Find the key and begin to connect, so that the first reply does not wait for it."""
         self._headers = self.headers()
         self._client = await HttpClient(self.session, self._url, self._deadlines).__aenter__()
+        self.session.spawn(self._client.warm(), f"{self.name}/warm")
 
     async def stop(self) -> None:
         """Close the connections, if nobody else in the session uses them."""

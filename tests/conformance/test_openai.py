@@ -168,10 +168,21 @@ async def test_cancel_in_mid_stream_tells_the_server_and_leaves_the_next_turn_cl
 
 
 @over_sockets
+async def test_the_connection_is_there_before_the_first_turn() -> None:
+    """It is made when the session starts, without a request for a reply and without the key; the first turn uses it."""
+    async with OpenAIServer([words("Yes.")]) as server, LLMCall(OpenAILLM(options(server))) as llm:
+        await asyncio.sleep(1.0)
+        assert (server.open_connections, server.asked) == (1, [])
+        assert await llm.ask("hello") == "Yes."
+        assert server.open_connections == 1
+
+
+@over_sockets
 async def test_a_hundred_turns_on_one_connection() -> None:
     """Each reuses the connection of the one before; nothing is left behind (which the test's clock sees to)."""
     async with OpenAIServer(lambda body: words(f"Reply to {body['messages'][-1]['content']}.")) as server:
         async with LLMCall(OpenAILLM(options(server))) as llm:
+            await asyncio.sleep(1.0)  # it is made when the session starts
             for number in range(100):
                 assert await llm.ask(f"turn {number}") == f"Reply to turn {number}."
             assert llm.reports.errors == []

@@ -91,6 +91,13 @@ class StreamServer:
         """From so many connections requests have come."""
         return len({asked.peer for asked in self.asked})
 
+    @property
+    def open_connections(self) -> int:
+        """So many are open, used or not."""
+        assert self._runner is not None
+        assert self._runner.server is not None
+        return len(self._runner.server.connections)
+
     async def __aenter__(self) -> Self:
         app = web.Application()
         app.router.add_post(self.path, self._answer)
