@@ -6,6 +6,9 @@ what                     node                                        stands on (
 OpenAI chat completions  ``openai_llm.OpenAILLM``                    ``chat_request``, ``chat_stream``,
 and what speaks them                                                 ``tool_deltas``, ``written_calls``
 Anthropic Messages       ``anthropic_llm.AnthropicLLM``              ``anthropic_request``, ``anthropic_stream``
+Deepgram                 ``deepgram_stt.DeepgramSTT``,               ``deepgram_wire``, ``deepgram_options``,
+                         ``deepgram_flux.DeepgramFlux``,             ``deepgram_sound``, ``deepgram_ears``;
+                         ``deepgram_tts.DeepgramTTS``                ``deepgram_line`` (a connection kept)
 ElevenLabs voices        ``elevenlabs_tts.ElevenLabsTTS``            ``elevenlabs_options``, ``elevenlabs_wire``,
                                                                      ``elevenlabs_sockets``, ``elevenlabs_http``
 what voices share        ``speech_stream``                           ``voice_service``, ``utterances``,
