@@ -139,7 +139,8 @@ class LineOut(Speaker):
         self.wire = wire
         self.outbox = outbox
         self._ended: UtteranceEnded | None = None
-        """The utterance being said has been made to its end."""
+        """The utterance being said has been made to its end, and the far end does not know yet that it has it all."""
+        self._end_told: UtteranceEnded | None = None
         self._told: deque[Frame] = deque(maxlen=RECENT)
         self._passed_on: dict[tuple[type[Frame], str], bool] = {}
         self._left = asyncio.Event()
@@ -173,6 +174,7 @@ class LineOut(Speaker):
         before = len(interrupt.heard)
         super().on_interrupt(interrupt)
         self.outbox.throw_away_sound()
+        self._ended = self._end_told = None
         self.tell(InterruptFrame(reason=interrupt.reason))
         for heard in interrupt.heard[before:]:
             self.tell(PlaybackStopped(heard=heard, at=interrupt.at))
@@ -226,12 +228,13 @@ class LineOut(Speaker):
             self._ended = frame
             self._tell_end()
         elif isinstance(frame, OutputAudioFrame):
-            self._ended = None
+            self._ended = self._end_told = None
 
     def _tell_end(self) -> None:
         """With the last of its sound: what is taken back and sent again ends again."""
         if self._ended is not None and not self.playout.queued_s and not self.playout.held:
             self.outbox.put_sound(self.wire.tell(self._ended), 0, self._now())
+            self._ended, self._end_told = None, self._ended
 
     def _send_sound(self, pcm: bytes) -> None:
         self.outbox.put_sound(self.wire.audio(pcm), len(pcm) // (2 * self.format.channels), self._now())
@@ -244,6 +247,7 @@ class LineOut(Speaker):
     def _send_clear(self) -> None:
         self.outbox.throw_away_sound()
         self.outbox.put_first(self.wire.clear(), self._now())
+        self._ended = self._ended or self._end_told
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -10,7 +10,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from voiceflow.frames import EndFrame, InputAudioFrame, LLMEnded, LLMStarted, LLMTextFrame, SentenceFrame, TranscriptFrame, TurnEnded
+from voiceflow.frames import (
+    EndFrame,
+    InputAudioFrame,
+    LLMEnded,
+    LLMStarted,
+    LLMTextFrame,
+    PlaybackStarted,
+    SentenceFrame,
+    TranscriptFrame,
+    TurnEnded,
+)
 from voiceflow.phone import DigitReceived
 from voiceflow.pipeline import Pipeline
 from voiceflow.processor import Processor
@@ -25,12 +35,12 @@ class Ears(Processor):
         self.sound: list[InputAudioFrame] = []
         self.keys = ""
 
-    def process(self, frame: InputAudioFrame | DigitReceived | TranscriptFrame) -> TurnEnded | None:
+    def process(self, frame: InputAudioFrame | DigitReceived | TranscriptFrame | PlaybackStarted) -> TurnEnded | None:
         if isinstance(frame, InputAudioFrame):
             self.sound.append(frame)
         elif isinstance(frame, DigitReceived):
             self.keys += frame.digit
-        elif frame.final:
+        elif isinstance(frame, TranscriptFrame) and frame.final:
             return TurnEnded(text=frame.text)
         return None
 

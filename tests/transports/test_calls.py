@@ -192,6 +192,18 @@ async def test_a_shutdown_that_has_waited_long_enough_ends_the_calls() -> None:
     assert long.heard_s == pytest.approx(2.5, abs=0.1)
 
 
+async def test_a_shutdown_is_over_when_the_last_call_has_said_what_it_was_saying() -> None:
+    """Calls that are ended need not use the time they have."""
+    calls = Calls(parrot, limit=5)
+    caller = Caller(calls)
+    await until(lambda: len(calls.sessions) == 1)
+    await caller.says(" ".join(["word"] * 20))
+    async with asyncio.timeout(2.5):
+        await calls.drain(1, say_s=30)
+    assert (await caller.call).outcome == "stopped"
+    assert caller.heard_s == pytest.approx(2.0, abs=0.05)
+
+
 async def test_a_shutdown_without_calls_is_over_at_once() -> None:
     """Nothing is waited for."""
     calls = Calls(parrot, limit=1)

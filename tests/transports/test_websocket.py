@@ -105,14 +105,12 @@ both = pytest.mark.parametrize("kind", ["websockets", "aiohttp"])
 
 
 class Client:
-    """A page: JSON and raw sound. It plays nothing, but counts, and reports what comes as played."""
+    """A page: JSON and raw sound. What comes it plays in real time, as far as its reports tell."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
         self.told: list[dict[str, Any]] = []
         self.pcm = b""
-        self.behind = 0
-        """Bytes that have come and not been played."""
 
     async def say(self, **message: Any) -> None:
         await self.connection.send(json.dumps(message))
@@ -127,9 +125,19 @@ class Client:
         message = await self.connection.recv()
         if isinstance(message, bytes):
             self.pcm += message
-            await self.say(type="played", samples=max(len(self.pcm) - self.behind, 0) // 2)
         else:
             self.told.append(json.loads(message))
+
+    async def play(self) -> None:
+        """Report every 50 ms, for ever."""
+        loop, played = asyncio.get_running_loop(), 0
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                since, come = loop.time(), len(self.pcm) // 2
+                await asyncio.sleep(0.05)
+                if come > played:
+                    played = min(come, played + round((loop.time() - since) * 24000))
+                    await self.say(type="played", samples=played)
 
     async def closed(self) -> tuple[int | None, str | None]:
         """Read to the end; the close code and reason."""
@@ -145,7 +153,12 @@ async def page(url: str, headers: dict[str, str] | None = None, **start: Any) ->
         client = Client(connection)
         with contextlib.suppress(ConnectionClosed):  # it may be refused already
             await client.say(type="start", **start)
-        yield client
+        playing = asyncio.create_task(client.play(), name="the page's loudspeaker")
+        try:
+            yield client
+        finally:
+            playing.cancel()
+            await asyncio.wait([playing])
 
 
 # ----------------------------------------------------------------------------------------------- a page's call
@@ -173,7 +186,6 @@ async def test_a_page_speaks_with_an_agent(kind: str) -> None:
 async def test_an_interrupt_is_answered_by_a_clear_and_what_was_heard(kind: str) -> None:
     """The client is told to throw away what it has, and which words it had reported."""
     async with serving(kind) as served, page(served.url) as client:
-        client.behind = 9600  # 0.2 s
         await client.say(type="text", text=TEN)
         await client.hears("words_heard", 2)
         await client.say(type="interrupt")
