@@ -815,6 +815,14 @@ class TestWebRTC:
             assert await page.evaluate("voiceflow.call.connection.carriesSound")
             await page.until("voiceflow.call.callerLevel > 0.01 && voiceflow.call.agentLevel > 0.01")
             await page.until("document.querySelector('#graph g')")
+            # What it tells of its playout grows, and is no more than has been sent since the call began.
+            await page.evaluate("""(() => {
+                const { channel } = voiceflow.call.connection, send = channel.send.bind(channel);
+                globalThis.reports = [];
+                channel.send = (text) => { const m = JSON.parse(text); if (m.type === "played") reports.push(m.samples); send(text); };
+            })()""")
+            await page.until("reports.length > 5 && reports.at(-1) > reports[0]")
+            assert await page.evaluate("reports.every((n, i) => n < 48000 * performance.now() / 1000 && (i === 0 || n >= reports[i - 1]))")
             await page.click("#talk")
             await state(page, "ended")
             assert page.errors == []

@@ -2,10 +2,11 @@
 //
 // Its one rule: after `close` it tells nothing more, and holds no connection.
 import { refusal } from "./connection.js";
-import { hear, HANG_UP, hello, INTERRUPT, muted, typed } from "./messages.js";
+import { hear, HANG_UP, hello, INTERRUPT, muted, played, typed } from "./messages.js";
 
 const GATHER_MS = 2000; // for the addresses of this machine; a late one is of no use to an offer that has left
 const CONNECT_MS = 15000;
+const REPORT_MS = 100;
 
 export class PeerLink {
   carriesSound = true;
@@ -42,6 +43,7 @@ export class PeerLink {
   }
 
   take(message) {
+    if (message.type === "rtp") return this.follow(message.timestamp);
     const event = hear(message);
     if (event?.kind === "ready") {
       clearTimeout(this.timer);
@@ -56,7 +58,20 @@ export class PeerLink {
     on?.closed({ why, retry });
   }
 
-  played() {} // the browser's jitter buffer does not tell
+  // `origin`: the timestamp of the agent's first sample. The browser tells which packet it played last.
+  follow(origin) {
+    clearInterval(this.reports);
+    let told = -1;
+    this.reports = setInterval(() => {
+      const [source] = this.connection.getReceivers()[0]?.getSynchronizationSources() ?? [];
+      const samples = source ? (source.rtpTimestamp - origin) >>> 0 : 0;
+      if (samples === told || samples >= 2 ** 31) return;
+      told = samples;
+      this.send(played(samples));
+    }, REPORT_MS);
+  }
+
+  played() {} // by its own count, which knows of what the browser's jitter buffer made of the sound: see follow
 
   mute(on) {
     this.send(muted(on));
@@ -80,6 +95,7 @@ export class PeerLink {
 
   close() {
     clearTimeout(this.timer);
+    clearInterval(this.reports);
     this.open = false;
     this.on = null;
     this.connection.close();
