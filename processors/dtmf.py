@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
-from voiceflow.frames import AudioFormat, InputAudioFrame, OutputAudioFrame, TranscriptFrame
+from voiceflow.frames import AudioFormat, EndFrame, InputAudioFrame, OutputAudioFrame, TranscriptFrame
 from voiceflow.phone import DigitReceived, DigitsFrame
 from voiceflow.processor import Processor
 from voiceflow.processors.tones import DigitCollector, Entry, ToneDetector, key_tone
@@ -92,10 +92,10 @@ class DTMFOut(Processor):
 
 
 class Keypad(Processor):
-    """Gathers the caller's keys to an entry, and gives it as their final words: "4 2 7 1". Stands before ``Turns``, or in its place.
+    """Gathers the caller's keys to an entry, and gives it as their final words: "4 2 7 1". Stands before ``Turns``. Instant.
 
-    ``prefix`` is put before the digits, to tell the model what they are. An interrupt forgets nothing: what
-    they key in is the caller's. ``clear`` does, before a new question.
+    ``prefix`` is put before the digits, to tell the model what they are. Each key is handed on as well. An interrupt forgets nothing: what
+    they key in is the caller's. ``clear`` does, before a new question. At the end of the call what was keyed in so far is an entry.
     """
 
     def __init__(self, collector: DigitCollector | None = None, *, prefix: str = "") -> None:
@@ -103,11 +103,16 @@ class Keypad(Processor):
         self.prefix = prefix
         self._wake = asyncio.Event()
 
-    def process(self, frame: DigitReceived) -> TranscriptFrame | None:
+    def process(self, frame: DigitReceived | EndFrame) -> Iterator[TranscriptFrame | DigitReceived]:
         """A key."""
-        entry = self.collector.press(frame.digit, self.session.time())
+        if isinstance(frame, DigitReceived):
+            yield frame
+            entry = self.collector.press(frame.digit, self.session.time())
+        else:
+            entry = self.collector.end()
         self._wake.set()
-        return self._words(entry)
+        if words := self._words(entry):
+            yield words
 
     async def run(self) -> AsyncIterator[TranscriptFrame]:
         """An entry that time completes."""

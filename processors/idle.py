@@ -26,6 +26,7 @@ from voiceflow.frames import (
     TurnEnded,
     TurnStarted,
 )
+from voiceflow.phone import DigitReceived
 from voiceflow.processor import Processor
 from voiceflow.tasks import woken
 
@@ -34,7 +35,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Idle", "IdleOptions", "IdleSignal", "IdleTimer"]
 
-IdleSignal = SpeechStarted | SpeechStopped | TurnStarted | TurnEnded | PlaybackStarted | PlaybackStopped | ToolStarted | ToolResultFrame
+IdleSignal = (
+    SpeechStarted
+    | SpeechStopped
+    | TurnStarted
+    | TurnEnded
+    | PlaybackStarted
+    | PlaybackStopped
+    | ToolStarted
+    | ToolResultFrame
+    | DigitReceived
+)
 
 _EPSILON_S = 1e-6
 
@@ -111,6 +122,9 @@ class IdleTimer:
             if signal.heard.utterance or not self._in_reply:
                 self._awaited_from = None
             self._begin_anew()
+        elif isinstance(signal, DigitReceived):
+            self.count = 0
+            self._begin_anew()
         elif isinstance(signal, ToolStarted):
             self._tools.add(signal.call.id)
         else:
@@ -177,7 +191,7 @@ class IdleTimer:
 
 
 class Idle(Processor):
-    """Notices that the caller is silent. Stands behind ``Turns``, whose frames it hands on. Instant.
+    """Notices that the caller is silent: neither speaks nor presses a key. Stands behind ``Turns``, whose frames it hands on. Instant.
 
     Yields ``CallerIdle``; then, by its options, a prompt or the goodbye as ``SayFrame``. After the goodbye it ends the
     call, which lets the goodbye be heard first. No timer runs once the call is ending, and no task is left.

@@ -133,7 +133,7 @@ class ToneDetector:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What was keyed in. ``why``: ``terminator``, ``length`` or ``timeout``."""
+    """What was keyed in. ``why``: ``terminator``, ``length``, ``timeout`` or ``end``."""
 
     digits: str
     why: str
@@ -169,6 +169,10 @@ class DigitCollector:
     def tick(self, now: float) -> Entry | None:
         """Time has passed; the entry, if that completes it."""
         return self._done("timeout") if self.deadline is not None and now >= self.deadline - 1e-6 else None
+
+    def end(self) -> Entry | None:
+        """Nothing more comes; the entry, if there is something."""
+        return self._done("end")
 
     def clear(self) -> None:
         """Forget what was keyed in."""
