@@ -155,15 +155,12 @@ class Fallback(Processor):
     async def _started(self, child: Child) -> Exception | None:
         """Start one. What went wrong, if it did."""
         node = child.node
-        node.name = node.name or type(node).__name__
-        node._session = self.session
         try:
-            await node.start()
+            await child.start(self)
         except Exception as error:  # noqa: BLE001 - the other one is there
             log.warning("%s: %s cannot start: %s", self.name, node.name, error)
             child.failed(self.session.time(), self.options.again_s, self.options.longest_s)
             return error
-        child.runs = True
         if node.contract.runs:
             self.session.spawn(self._pump(child), f"{self.name}/{node.name}")
         return None

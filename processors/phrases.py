@@ -162,10 +162,8 @@ class Phrases(Processor):
 
 async def _begin(child: Child, owner: Processor, out: asyncio.Queue[Frame], name: str = "") -> None:
     """Start a voice inside another node; what it gives by itself goes into ``out``."""
+    await child.start(owner, name)
     node = child.node
-    node.name = name or node.name or type(node).__name__
-    node._session = owner.session
-    await node.start()
     if node.contract.runs:
         owner.session.spawn(_pump(node, out), f"{owner.name}/{node.name}")
 

@@ -48,6 +48,14 @@ class Child:
         self.error: Exception | None = None
         """What ended its ``run``, until somebody was told."""
 
+    async def start(self, owner: Processor, name: str = "") -> None:
+        """Start it in the session of the node that it is in. Raises what its own start raises."""
+        node = self.node
+        node.name = name or node.name or type(node).__name__
+        node._session = owner.session
+        await node.start()
+        self.runs = True
+
     async def frames(self, frame: Frame) -> AsyncGenerator[Frame, None]:
         """What its ``process`` makes of a frame, in whatever way it is written."""
         made: Any = self.node.process(frame)
