@@ -23,12 +23,13 @@ WEB = {"aiohttp", "websockets"}
 CODECS = {"av"}
 """Of these a module of each of the two folders may have one: they may not import each other."""
 
-COMMANDS = ("voiceflow/demo/", "voiceflow/score/", "voiceflow/serve.py", "voiceflow/talk.py")
+COMMANDS = ("voiceflow/bench/ttfa.py", "voiceflow/demo/", "voiceflow/score/", "voiceflow/serve.py", "voiceflow/talk.py")
 """Modules of the command line: the only ones of voiceflow/ that may name a processor or a transport."""
 
 LATE = {
     ("voiceflow/frames.py", "numpy"): "a program that looks at no samples does not load numpy",
     ("voiceflow/plan.py", "voiceflow.audio"): "nor does one whose formats all meet",
+    ("voiceflow/bench/command.py", "voiceflow.bench.ttfa"): "the other benches run without the web libraries",
     ("voiceflow/wiring.py", "voiceflow.convert"): "nor does one whose formats all meet",
 }
 """The imports inside functions that there may be: never for a cycle, only because numpy and soxr cost more than all the rest."""

@@ -9,6 +9,7 @@ Anthropic Messages       ``anthropic_llm.AnthropicLLM``              ``anthropic
 Deepgram                 ``deepgram_stt.DeepgramSTT``,               ``deepgram_wire``, ``deepgram_options``,
                          ``deepgram_flux.DeepgramFlux``,             ``deepgram_sound``, ``deepgram_ears``;
                          ``deepgram_tts.DeepgramTTS``                ``deepgram_line`` (a connection kept)
+PlayHT (closed)          ``playht_tts.PlayHTTTS``                    ``playht_wire``
 ElevenLabs voices        ``elevenlabs_tts.ElevenLabsTTS``            ``elevenlabs_options``, ``elevenlabs_wire``,
                                                                      ``elevenlabs_sockets``, ``elevenlabs_http``
 what voices share        ``speech_stream``                           ``voice_service``, ``utterances``,

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -210,11 +210,14 @@ async def dial(url: str, headers: Mapping[str, str], options: SocketOptions | No
 
 
 class Dialer:
-    """Opens a connection again and again, as its ``backoff`` allows. ``names``: what the vendor's refusals mean."""
+    """Opens a connection again and again, as its ``backoff`` allows. ``names``: what the vendor's refusals mean.
+
+    ``url``: or what asks for it, each time, where a service gives an address for one connection.
+    """
 
     def __init__(
         self,
-        url: str,
+        url: str | Callable[[], Awaitable[str]],
         headers: Mapping[str, str],
         backoff: Backoff,
         options: SocketOptions | None = None,
@@ -235,7 +238,8 @@ class Dialer:
             await asyncio.sleep(max(0.0, self._not_before - asyncio.get_running_loop().time()))
             self.dialled += 1
             try:
-                return await dial(self._url, self._headers, self._options)
+                url = self._url if isinstance(self._url, str) else await self._url()
+                return await dial(url, self._headers, self._options)
             except ServiceError as error:
                 self.lost(error)
 
@@ -293,11 +297,12 @@ class WarmSocket:
                 finally:
                     await _ended(wish)
         finally:
-            if self._socket is socket:  # the connection is over, or the call
+            is_taken = self._socket is not socket
+            if not is_taken:  # the connection is over, or the call
                 self._socket = None
                 await socket.close()
             await _ended(over)
-        if not over.cancelled():
+        if not is_taken and not over.cancelled():
             if asyncio.get_running_loop().time() - socket.opened_at >= SETTLED_S:
                 self.dialer.worked()
             self.dialer.lost(over.result())

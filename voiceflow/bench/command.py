@@ -1,4 +1,4 @@
-"""``voiceflow bench hop | interrupt | sessions | import [--json]``.
+"""``voiceflow bench hop | interrupt | sessions | import | ttfa [--json]``.
 
 Owns that command's words. One rule: figures go to standard output, one JSON line with ``--json``, everything else to standard error.
 """
@@ -10,6 +10,7 @@ import json
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from voiceflow.bench import hop, imports, interrupt, sessions, trial
 
@@ -36,6 +37,11 @@ MEANING = {
     "ms_bare": "milliseconds of the bare interpreter",
     "p50_ms": "the same, median",
     "others_cpu_percent": "of one core used by everybody else meanwhile",
+    "overhead_ms_median": "milliseconds to the first sound over what cannot be helped, median",
+    "overhead_ms_p90": "the same, 90th percentile",
+    "by_hand_ms_median": "the same of a client written by hand",
+    "half_words_ms_median": "the same of voiceflow, where the service cuts its messages within words",
+    "ideal_ms": "milliseconds that cannot be helped",
 }
 
 
@@ -53,8 +59,8 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
 
     try:
-        _measure(options, report)
-    except RuntimeError as error:
+        _ttfa(options, report) if options.bench == "ttfa" else _measure(options, report)
+    except (RuntimeError, OSError) as error:
         sys.stderr.write(f"voiceflow bench {options.bench}: {error}\n")
         return 1
     return 1 if figures.get("stale_frames") else 0
@@ -71,6 +77,19 @@ def _measure(options: argparse.Namespace, report: Callable[[Mapping[str, float]]
         trial.run_trial(options.k, report, seconds=options.seconds, bare=options.bare)
     else:
         report(sessions.measure(seconds=options.seconds, budget_s=options.budget, start=options.start))
+
+
+def _ttfa(options: argparse.Namespace, report: Callable[[Mapping[str, float]], None]) -> None:
+    try:
+        from voiceflow.bench.ttfa import measure, svg, table  # noqa: PLC0415  # the other benches run without the web libraries
+    except ModuleNotFoundError as error:
+        raise RuntimeError(f"it needs the package {error.name!r}: pip install -e '.[services]' in the project's folder") from error
+    figures = measure(turns=options.turns, runs=options.runs, links_ms=options.links)
+    if options.plot is not None:
+        Path(options.plot).write_text(svg(figures, options.links), encoding="utf-8")
+    report(figures)
+    if not options.json:
+        sys.stdout.write(f"\n{table(figures, options.links)}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -91,6 +110,13 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--start", type=_positive, default=2000, metavar="N", help="where the search begins (default: %(default)s)")
     verb = verbs.add_parser("import", help="what `import voiceflow` costs over a bare interpreter")
     verb.add_argument("--runs", type=_positive, default=21, metavar="N", help="pairs of interpreters (default: %(default)s)")
+    verb = verbs.add_parser(
+        "ttfa", help="from a model's first token to the first sound over the network, streamed and in batch (two minutes)"
+    )
+    verb.add_argument("--turns", type=_positive, default=25, metavar="N", help="replies for the overhead (default: %(default)s)")
+    verb.add_argument("--runs", type=_positive, default=3, metavar="N", help="replies of each way over each line (default: %(default)s)")
+    verb.add_argument("--links", type=_positive, nargs="+", default=[5, 100, 250], metavar="MS", help="round trips (default: 5 100 250)")
+    verb.add_argument("--plot", metavar="FILE", help="write the comparison as SVG")
     for verb in verbs.choices.values():
         verb.add_argument("--json", action="store_true", help="one JSON line, for programs")
     return parser
