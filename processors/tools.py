@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from voiceflow.frames import (
-    EndFrame,
     LLMEnded,
     PlaybackStarted,
     PlaybackStopped,
@@ -145,7 +144,7 @@ class Tools(Processor):
     A pure tool begins at once, one with an effect when the reply is complete, and one that must be done once when
     what the reply says before it has been heard as well. An interrupt drops calls that have not begun; running ones
     are cancelled, and told so, unless their effect is ``once``. Every call that began gets exactly one result, also
-    when it raises, takes too long, or does not exist. ``EndFrame`` waits for what must be done once.
+    when it raises, takes too long, or does not exist. The end of the session waits for what has begun.
 
     With a ``Speculation`` behind it, of a reply that does not count yet only pure tools run, and nothing is told of them
     until it does. If it turns out not to count nothing ever is.
@@ -160,12 +159,14 @@ class Tools(Processor):
         self._early: list[tuple[int, Report]] = []  # of a reply that may not count; there is one such at most
         self._decided = asyncio.Event()
         self._told = asyncio.Event()
+        self._all_told = asyncio.Event()
+        self._all_told.set()
         self._playing: set[int] = set()
         self._silent = asyncio.Event()
         self._silent.set()
 
     async def process(
-        self, frame: ToolCallFrame | LLMEnded | PlaybackStarted | PlaybackStopped | Speculating | ReplyDecided | EndFrame
+        self, frame: ToolCallFrame | LLMEnded | PlaybackStarted | PlaybackStopped | Speculating | ReplyDecided
     ) -> AsyncIterator[LLMEnded | PlaybackStarted | PlaybackStopped | Speculating | ReplyDecided]:
         """See the class."""
         if isinstance(frame, ToolCallFrame):
@@ -182,8 +183,6 @@ class Tools(Processor):
             self.calls.verdicts.guard()
         elif isinstance(frame, ReplyDecided):
             self._decide(frame)
-        else:
-            await self._finish()
         if not self._playing:
             self._silent.set()
         else:
@@ -191,13 +190,14 @@ class Tools(Processor):
         if isinstance(frame, LLMEnded | PlaybackStarted | PlaybackStopped | Speculating | ReplyDecided):
             yield frame
         self._go_on()
+        await self._all_told.wait()
 
     def _go_on(self) -> None:
         """Begin what may begin, and tell of the replies that are done."""
         for utterance in self.calls.done():
             self._tell(ToolsDone(utterance=utterance), utterance)
         for entry in self.calls.ready():
-            self._tasks[entry] = self.session.spawn(self._carry_out(entry), f"{self.name}/{entry.call.name}")
+            self._tasks[entry] = self.session.spawn(self._carry_out(entry), f"{self.name}/{entry.call.name}", in_hand=True)
 
     def _decide(self, frame: ReplyDecided) -> None:
         """Tell what was kept back of a reply that counts, or undo one that does not."""
@@ -207,11 +207,6 @@ class Tools(Processor):
         for utterance, report in early:
             self._tell(report, utterance)
         self._decided.set()
-
-    async def _finish(self) -> None:
-        """What must be done once is done, its result told."""
-        while tasks := [task for entry, task in self._tasks.items() if entry.tool is not None and entry.tool.effect == "once"]:
-            await asyncio.wait(tasks)
 
     def on_interrupt(self, interrupt: Interruption) -> None:
         """See the class."""
@@ -226,6 +221,7 @@ class Tools(Processor):
         while True:
             while self._reports:
                 yield self._reports.popleft()
+            self._all_told.set()
             self._told.clear()
             await self._told.wait()
 
@@ -237,6 +233,7 @@ class Tools(Processor):
             if isinstance(report, HandOverFrame):
                 self.tools = by_name(report.hand_over.to.tools)
             self._reports.append(report)
+            self._all_told.clear()
             self._told.set()
 
     async def _carry_out(self, entry: Entry) -> None:
@@ -253,6 +250,7 @@ class Tools(Processor):
         if entry.hand_over is not None:
             self._tell(HandOverFrame(hand_over=entry.hand_over), entry.utterance)
         self._go_on()
+        await self._all_told.wait()  # an end that waits for this waits for what comes of it
 
     async def _result(self, entry: Entry) -> str:
         if entry.tool is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from voiceflow.errors import NodeError
 from voiceflow.flow import Flow
-from voiceflow.frames import EndFrame, Frame, StartFrame
+from voiceflow.frames import EndFrame, Frame, Lane, StartFrame
 from voiceflow.routes import Hop
 from voiceflow.tasks import RESOLUTION_S
 from voiceflow.threads import Threads
@@ -110,25 +110,45 @@ class Lifecycle:
         """Let the end follow everything that is already in every lane, node by node, sources first."""
         timeout_s = self._session.options.end_timeout_s
         at: Hop | None = None
+        ended: dict[Hop, int] = {}
         try:
             async with asyncio.timeout(timeout_s):
                 for at in list(self._flow.router.hops.values()):
                     if not at.node.contract.accepts:
                         await self._end_run(at)
-                    await _settle(at)
-                    self.give(at, EndFrame())
-                    await _settle(at)
+                    await self._end_through(at, ended)
+                    if any(made.lane is Lane.USER for made in at.node.contract.run_yields):
+                        await self._end_run(at)  # what it hears or notices by itself comes too late now
+                for at in list(self._flow.router.hops.values()):
                     await self._end_run(at)
-                # What the last ones reported has gone up to the first ones, which may take time over it.
-                while unsettled := [hop for hop in self._flow.router.hops.values() if not _is_settled(hop)]:
-                    for at in unsettled:
-                        await _settle(at)
         except TimeoutError:
             assert at is not None
             busy = [_in_hand(worker) for worker in at.workers.values() if not worker.is_idle]
             self.errors.append(
                 NodeError(at.name, f"did not finish within {timeout_s:g} s of the end: {' and '.join(busy) or 'still in run()'}")
             )
+
+    async def _end_through(self, at: Hop, ended: dict[Hop, int]) -> None:
+        """Let the end come behind all that came for each node up to this one, and wait until nothing is in hand there.
+
+        What a node reports at its end may make those before it work again: a tool whose words have been heard, and the reply to its
+        result. What comes of that comes through here as well, and needs an end of its own. ``ended``: what had come by the last.
+        """
+        hops = list(self._flow.router.hops.values())
+        up_to = hops[: hops.index(at) + 1]
+        while True:
+            tasks, busy = list(self._session._tasks.in_hand), [hop for hop in up_to if not _is_settled(hop)]
+            if tasks and not busy:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for hop in busy:
+                await _settle(hop)
+            if tasks or busy:
+                continue
+            late = next((hop for hop in up_to if ended.get(hop) != _received(hop)), None)
+            if late is None:
+                return
+            self.give(late, EndFrame())
+            ended[late] = _received(late)
 
     async def _end_run(self, hop: Hop) -> None:
         task = self._runs.get(hop)
@@ -194,6 +214,11 @@ class Lifecycle:
         except Exception as error:  # noqa: BLE001 - returned with the node's name
             return _failed(hop, "stop", error)
         return None
+
+
+def _received(hop: Hop) -> int:
+    """How many frames came for a node that takes time."""
+    return sum(worker.received for worker in hop.workers.values())
 
 
 def _is_settled(hop: Hop) -> bool:

@@ -233,12 +233,15 @@ class Session:
         if not self._aborted.done():
             self._aborted.set_result(None)
 
-    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """Run a coroutine as a task of this session: cancelled at its end, and a raise in it ends the session."""
+    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str, *, in_hand: bool = False) -> asyncio.Task[T]:
+        """Run a coroutine as a task of this session: cancelled at its end, and a raise in it ends the session.
+
+        ``in_hand``: it is part of what the session is doing: an end waits for it, as for a frame in work.
+        """
         if self._state in ("new", "ended"):
             coroutine.close()
             raise SessionError(f"the session is {self._state}: it can own no task now")
-        return self._tasks.spawn(coroutine, name)
+        return self._tasks.spawn(coroutine, name, in_hand=in_hand)
 
     async def replace(self, old: Processor, new: Processor, *, timeout_s: float = 30.0) -> None:
         """Exchange a node in a live call, between utterances: when the agent has nothing in hand.

@@ -27,14 +27,18 @@ class Tasks:
     def __init__(self, on_error: Callable[[str, BaseException], None]) -> None:
         self._on_error = on_error
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.in_hand: set[asyncio.Task[Any]] = set()
+        """Those that the end waits for."""
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str, *, in_hand: bool = False) -> asyncio.Task[Any]:
         """Start a task that this session owns."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks.add(task)
+        if in_hand:
+            self.in_hand.add(task)
         task.add_done_callback(self._done)
         return task
 
@@ -55,6 +59,7 @@ class Tasks:
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
+        self.in_hand.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_error(task.get_name(), error)
 

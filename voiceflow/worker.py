@@ -59,7 +59,7 @@ class Work:
 class Worker:
     """Takes frames from an inbox, one at a time, and emits what the node makes of them."""
 
-    __slots__ = ("_doing", "_flow", "_idle", "_session", "gate", "hop", "inbox", "lane", "task", "work")
+    __slots__ = ("_doing", "_flow", "_idle", "_session", "gate", "hop", "inbox", "lane", "received", "task", "work")
 
     def __init__(self, session: Session, flow: Flow, hop: Hop, lane: Lane, inbox: Inbox) -> None:
         self.hop = hop
@@ -69,6 +69,8 @@ class Worker:
         self.work: Work | None = None
         self.gate: asyncio.Task[None] | None = None
         """An acknowledgement that must come before the next agent-lane frame is taken."""
+        self.received = 0
+        """Frames that came for it, so far."""
         self._flow = flow
         self._session = session
         self._idle: list[asyncio.Future[None]] = []
@@ -78,11 +80,13 @@ class Worker:
 
     def put(self, frame: Frame) -> None:
         """Queue a frame for the node."""
+        self.received += 1
         if self.inbox.put(frame):
             self._flow.pressed.append(self.inbox)
 
     def put_passing(self, frame: Frame, ways: Ways) -> None:
         """Queue a frame that the node does not take, so that it stays behind the node's own output."""
+        self.received += 1
         if self.inbox.put(frame, ways):
             self._flow.pressed.append(self.inbox)
 
