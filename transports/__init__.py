@@ -3,7 +3,8 @@
 ==================  ==========================================================  ==================================
 what                where                                                       stands on (pure unless named)
 ==================  ==========================================================  ==================================
-files               ``wav.WavIn``, ``wav.WavOut``
+files               ``wav.WavIn``, ``wav.WavOut``                               ``riff``
+recording a call    ``recording.Recorder``                                      ``tracks``, ``sound_files`` (soundfile)
 sound device        ``device.DeviceIn``, ``device.DeviceOut``                   ``portaudio`` (pyaudio)
 in one program      ``memory.MemoryIn``, ``MemoryOut``, ``pair``
 programs, pages     ``websocket.WebsocketServer`` (websockets);                 ``wire_frames``, ``wire_messages``

@@ -17,6 +17,7 @@ from voiceflow.frames import AudioFormat, InputAudioFrame, PlaybackStarted, Play
 from voiceflow.playout.ear import DelayClock
 from voiceflow.processor import Processor
 from voiceflow.transports.portaudio import Device, DeviceError, Stream, devices, find
+from voiceflow.transports.reconnect import ReconnectOptions
 from voiceflow.transports.speaker import Speaker, SpeakerOptions
 
 __all__ = ["Device", "DeviceError", "DeviceIn", "DeviceOut", "devices"]
@@ -32,13 +33,22 @@ class DeviceIn(Processor):
     """The caller at this machine's microphone.
 
     ``device``: an index, a name or a unique part of one; None: the system's default. ``format``: None for the device's
-    own rate, mono. ``pts`` is when the first sample of a block was picked up, by the device's clock.
+    own rate, mono. ``reopen``: a device that is gone (unplugged, or its sound server ended) is opened again, or the system's
+    default in its place, with growing waits between the tries; None: that ends the session. ``pts`` is when the first sample of a block was picked up, by the device's clock.
 
     Raises:
-        DeviceError: no such device, when the node is made; or it cannot be opened, when the session starts.
+        DeviceError: no such device, when the node is made; it cannot be opened, when the session starts; or it is gone,
+            some 3 s after its last block.
     """
 
-    def __init__(self, device: int | str | None = None, format: AudioFormat | None = None, *, block_ms: float = 20) -> None:
+    def __init__(
+        self,
+        device: int | str | None = None,
+        format: AudioFormat | None = None,
+        *,
+        block_ms: float = 20,
+        reopen: ReconnectOptions | None = None,
+    ) -> None:
         self.device = find(device, "in", format.channels if format else 1)
         self.makes = self.format = format or AudioFormat(self.device.sample_rate)
         self.dropped = 0
@@ -48,7 +58,7 @@ class DeviceIn(Processor):
         self._block = max(round(block_ms * self.format.sample_rate / 1000), 1)
         self._blocks: deque[tuple[bytes, float]] = deque(maxlen=max(round(WAITING_S * self.format.sample_rate / self._block), 1))
         self._came = asyncio.Event()
-        self._stream = Stream(self.device, self.format, self._block, self._take, self._came, is_input=True)
+        self._stream = Stream(self.device, self.format, self._block, self._take, self._came, is_input=True, reopen=reopen)
 
     async def start(self) -> None:
         """Open the device and wait until it runs."""
@@ -62,7 +72,7 @@ class DeviceIn(Processor):
     async def run(self) -> AsyncIterator[InputAudioFrame]:
         """Yield what the microphone picks up."""
         while True:
-            await self._stream.wait(self._came)
+            await self._stream.wait(self._came, self.run_blocking)
             while self._blocks:
                 pcm, pts = self._blocks.popleft()
                 yield InputAudioFrame(pcm=pcm, sample_rate=self.format.sample_rate, channels=self.format.channels, pts=pts)
@@ -85,11 +95,20 @@ class DeviceIn(Processor):
 class DeviceOut(Speaker):
     """The agent's speech on this machine's loudspeaker, paced by the device.
 
-    ``device`` and errors: as in DeviceIn. ``format``: None for the device's own rate, mono. ``options``: ``block_ms``,
+    ``device``, ``reopen`` and errors: as in DeviceIn. ``format``: None for the device's own rate, mono. ``options``: ``block_ms``,
     ``lead_s`` and ``playout`` count. What was heard follows the device's own account of when each block sounds.
     """
 
-    def __init__(self, device: int | str | None = None, format: AudioFormat | None = None, options: SpeakerOptions | None = None) -> None:
+    blocks_on_time = False
+
+    def __init__(
+        self,
+        device: int | str | None = None,
+        format: AudioFormat | None = None,
+        options: SpeakerOptions | None = None,
+        *,
+        reopen: ReconnectOptions | None = None,
+    ) -> None:
         self.device = find(device, "out", format.channels if format else 1)
         form = format or AudioFormat(self.device.sample_rate)
         self._clock = DelayClock(form.sample_rate)
@@ -97,7 +116,7 @@ class DeviceOut(Speaker):
         self.underflows = 0
         """Times that the device had nothing to play because the callback was late."""
         block = max(round(self.options.block_ms * form.sample_rate / 1000), 1)
-        self._stream = Stream(self.device, form, block, self._give, self._stirred, is_input=False)
+        self._stream = Stream(self.device, form, block, self._give, self._stirred, is_input=False, reopen=reopen)
 
     @property
     def latency_s(self) -> float:
@@ -121,7 +140,7 @@ class DeviceOut(Speaker):
                 self._room.set()
             if self.playout.idle:
                 self._quiet.set()
-            await self._stream.wait(self._stirred)
+            await self._stream.wait(self._stirred, self.run_blocking)
 
     def _give(self, _: bytes, count: int, times: Mapping[str, float], missed: bool) -> bytes:
         """In PortAudio's thread."""

@@ -9,14 +9,17 @@ import asyncio
 import contextlib
 import ctypes
 import logging
+import random
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from time import perf_counter, sleep
 from typing import Any
 
 from voiceflow.errors import VoiceflowError
 from voiceflow.frames import AudioFormat
+from voiceflow.transports.reconnect import Reconnect, ReconnectOptions
 
 try:
     import pyaudio
@@ -33,11 +36,17 @@ log = logging.getLogger("voiceflow")
 FIRST_SOUND_S = 10.0
 """How long a device may take until it runs. A null sink of PulseAudio needs 1 to 4 s."""
 
+RUNS_AGAIN_S = 5.0
+"""How long one that is opened again may take. PortAudio's thread is busy all the while if the device is suspended."""
+
 SETTLED = 10
 """A device runs steadily when this many blocks have come in about their own length."""
 
 STALLED_S = 3.0
 """A device that calls no more for this long is gone."""
+
+CLOSING_S = 0.5
+"""A device that is to be closed calls once more within this time, or is cut off."""
 
 _portaudio = threading.Lock()
 """PortAudio opens and closes for one thread at a time."""
@@ -86,18 +95,21 @@ class Stream:
         failed: asyncio.Event,
         *,
         is_input: bool,
+        reopen: ReconnectOptions | None = None,
     ) -> None:
         self.loop: asyncio.AbstractEventLoop
         self.latency_s = 0.0
         """As the device states it."""
-        self._device = device
+        self._device = self._wanted = device
         self._format = format
         self._block = block
         self._callback = callback
         self._is_input = is_input
+        self._reopen = reopen
         self._open: contextlib.ExitStack | None = None
         self._opening = threading.Lock()
         self._stopped = False
+        self._closing = False
         self._lately: deque[float] = deque(maxlen=SETTLED)
         """When the last blocks came."""
         self._settled = asyncio.Event()
@@ -107,14 +119,17 @@ class Stream:
     async def start(self, in_thread: InThread) -> None:
         """Open it, in a thread, and wait until it runs steadily. Raises DeviceError."""
         self.loop = asyncio.get_running_loop()
+        await self._start_up(in_thread, FIRST_SOUND_S)
+
+    async def _start_up(self, in_thread: InThread, timeout_s: float) -> None:
+        self._settled.clear()
+        self._lately.clear()
         await in_thread(self._open_now)
         try:
-            async with asyncio.timeout(FIRST_SOUND_S):
+            async with asyncio.timeout(timeout_s):
                 await self._settled.wait()
         except TimeoutError as error:
-            raise DeviceError(
-                f"{self._device} was opened but is not running after {FIRST_SOUND_S:g} s; is it suspended or muted?"
-            ) from error
+            raise DeviceError(f"{self._device} was opened but is not running after {timeout_s:g} s; is it suspended or muted?") from error
         self.check()
 
     async def stop(self, in_thread: InThread) -> None:
@@ -127,28 +142,73 @@ class Stream:
         if self._failure is not None:
             raise self._failure
 
-    async def wait(self, event: asyncio.Event) -> None:
-        """Wait for the event, and clear it; meanwhile, and then, see that the device lives. Raises DeviceError."""
+    async def wait(self, event: asyncio.Event, in_thread: InThread) -> None:
+        """Wait for the event, and clear it; meanwhile, and then, see that the device lives. Raises DeviceError.
+
+        With ``reopen`` a device that is gone is opened again first, or the system's default in its place.
+        """
         while not event.is_set():
             try:
                 async with asyncio.timeout(STALLED_S / 3):
                     await event.wait()
             except TimeoutError:
                 if self.loop.time() - self._lately[-1] > STALLED_S:
-                    raise DeviceError(f"{self._device} has stopped: not one block for {STALLED_S:g} s; was it unplugged?") from None
+                    await self._try_again(in_thread)
         event.clear()
         self.check()
+
+    async def _try_again(self, in_thread: InThread) -> None:
+        gone = DeviceError(
+            f"{self._device} has stopped: not one block for {STALLED_S:g} s; was it unplugged, or its sound server ended? "
+            "Choose another device, or give reopen=ReconnectOptions() to go on with the system's default"
+        )
+        if self._reopen is None:
+            raise gone
+        log.warning("%s has stopped: not one block for %g s; it is opened again, or the system's default", self._device, STALLED_S)
+        reconnect, error = Reconnect(self._reopen, random.random), gone
+        while (wait_s := reconnect.failed()) is not None:
+            await in_thread(self._close_now)
+            await asyncio.sleep(wait_s)
+            try:
+                # The device itself first, then the system's default, in turns.
+                await in_thread(self._find_again if reconnect.failures % 2 else self._find_default)
+                await self._start_up(in_thread, RUNS_AGAIN_S)
+            except DeviceError as again:
+                error = again
+            else:
+                log.warning("%s is used now", self._device)
+                return
+        raise DeviceError(f"{self._wanted} has stopped, and no device could be opened in {reconnect.failures} tries: {error}") from error
+
+    def _find_again(self) -> None:
+        self._device = find(self._wanted.name, "in" if self._is_input else "out", self._format.channels)
+
+    def _find_default(self) -> None:
+        self._device = find(None, "in" if self._is_input else "out", self._format.channels)
 
     def _close_now(self) -> None:
         with self._opening:  # a start that was cancelled opens on to its end in its thread
             if self._open is not None:
+                self._closing = True
                 self._open.close()
                 self._open = None
+
+    def _close(self, stream: Any) -> None:
+        """Let the callback end the stream, so that its thread is not stopped within Python; only one that hangs is cut off.
+
+        PortAudio's own stop waits until all has been played, which on a suspended device is for ever.
+        """
+        deadline = perf_counter() + CLOSING_S
+        while stream.is_active() and perf_counter() < deadline:
+            sleep(CLOSING_S / 100)
+        with _portaudio:
+            stream.close()
 
     def _open_now(self) -> None:
         with self._opening, contextlib.ExitStack() as stack:
             if self._stopped:
                 return
+            self._closing = False
             library = stack.enter_context(_library())
             way = "input" if self._is_input else "output"
             options = {way: True, f"{way}_device_index": self._device.index}
@@ -167,11 +227,13 @@ class Stream:
                 raise DeviceError(
                     f"{self._device} could not be opened for {way} at {self._format}: {error}; is another program using it? {_there_are(library)}"
                 ) from error
-            stack.callback(_close, stream)
+            stack.callback(self._close, stream)
             self._open = stack.pop_all()
 
     def _called(self, data: bytes | None, count: int, times: Mapping[str, float], status: int) -> tuple[bytes | None, int]:
         """In PortAudio's thread."""
+        if self._closing:
+            return None, pyaudio.paAbort
         try:
             out = self._callback(data or b"", count, times, bool(status & (pyaudio.paInputOverflow | pyaudio.paOutputUnderflow)))
         except Exception as error:  # noqa: BLE001 - there is no caller in this thread: check() raises it in the node's run()
@@ -189,12 +251,6 @@ class Stream:
         took_s = self._lately[-1] - self._lately[0]
         length_s = (SETTLED - 1) * count / self._format.sample_rate
         return len(self._lately) == SETTLED and length_s / 2 < took_s < length_s * 1.5
-
-
-def _close(stream: Any) -> None:
-    with _portaudio:
-        stream.stop_stream()
-        stream.close()
 
 
 # --------------------------------------------------------------------------------------------- finding devices

@@ -14,6 +14,7 @@ import logging
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from voiceflow.frames import (
     AudioFormat,
@@ -104,6 +105,9 @@ class Speaker(Processor):
     Raises:
         ValueError: ``ahead_s`` without a ``clear``; marks without a MarkClock, or the reverse.
     """
+
+    blocks_on_time: ClassVar[bool] = True
+    """Each block is due to the sample when it is said to be. False: a device's own clock wanders about the loop's."""
 
     def __init__(
         self,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import logging
+import shutil
+import subprocess
 from collections.abc import AsyncIterator
 
 import numpy as np
@@ -27,6 +30,7 @@ if importlib.util.find_spec("pyaudio") is None:
     pytest.skip("needs PyAudio: apt-get install portaudio19-dev && pip install PyAudio", allow_module_level=True)
 
 from voiceflow.transports.device import DeviceError, DeviceIn, DeviceOut, devices
+from voiceflow.transports.reconnect import ReconnectOptions
 
 RATE = 48000
 FORM = AudioFormat(RATE)
@@ -276,6 +280,131 @@ def test_a_device_that_goes_away_ends_the_session(own_sound_server, end):
     with pytest.raises(ExceptionGroup) as error:
         asyncio.run(run_until(Session(pipeline), own_sound_server.kill))
     assert error.group_contains(Exception, match="DeviceError: .*'pulse' .* has stopped")
+    assert len(error.value.exceptions) == 1, "closing a device that is gone does not hang"
+
+
+class Hum(Processor):
+    """Speaks for ever."""
+
+    makes = FORM
+
+    async def run(self) -> AsyncIterator[OutputAudioFrame]:
+        while True:
+            yield OutputAudioFrame(pcm=NOISE[:4800].tobytes(), sample_rate=RATE, utterance=1, epoch=self.session.epoch)
+
+
+def pactl(*arguments):
+    """The sound server's own control; it returns when it is done."""
+    if shutil.which("pactl") is None:
+        pytest.skip("needs pactl: apt-get install pulseaudio-utils")
+    return subprocess.run(["pactl", *arguments], check=True, capture_output=True, text=True, timeout=10).stdout
+
+
+async def grows(number, by):
+    """Returns when ``number()`` has grown by so much."""
+    wanted = number() + by
+    while number() < wanted:
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("disturb", "node"),
+    [
+        (("suspend-sink", "caller", "1"), "DeviceIn"),
+        (("suspend-sink", "speaker", "1"), "DeviceOut"),
+    ],
+)
+def test_one_device_that_stops_ends_the_session_though_the_other_lives(own_sound_server, monkeypatch, disturb, node):
+    """A microphone or a loudspeaker that is suspended in mid-call ends it with its node's name, and closing it does not hang."""
+    monkeypatch.setenv("PULSE_SOURCE", "caller.monitor")
+    pactl("info")
+    speaker, tape = DeviceOut("pulse", FORM), Tape()
+    session = Session([Hum() >> speaker, DeviceIn("pulse", FORM) >> tape])
+    before = {}
+
+    def stop():
+        before.update(speaker=speaker.position, tape=len(tape.frames))
+        pactl(*disturb)
+
+    async def main():
+        async with no_leaks(descriptors=False):
+            await run_until(session, stop)
+
+    with pytest.raises(ExceptionGroup) as error:
+        asyncio.run(main())
+    assert [e.node for e in error.value.exceptions] == [node], "nothing else failed: no stop() that hangs, no thread left"
+    assert error.group_contains(Exception, match="DeviceError: .*'pulse' .* has stopped: .* Choose another device, or give reopen")
+    lived = len(tape.frames) > before["tape"] + 50 if node == "DeviceOut" else speaker.position > before["speaker"] + RATE
+    assert lived, "the other one went on until the end"
+
+
+@pytest.mark.parametrize("how", ["suspended", "unplugged"])
+def test_a_device_that_comes_back_is_opened_again(own_sound_server, how, caplog):
+    """With ``reopen`` the call goes on after the loudspeaker was away: it is tried again with waits, and the voice waits meanwhile."""
+    away, back = {
+        "suspended": ([("suspend-sink", "speaker", "1")], ("suspend-sink", "speaker", "0")),
+        # All there are: with another one left the server moves the stream there.
+        "unplugged": (
+            [("unload-module", module) for module in ("module-always-sink", "module-null-sink")],
+            ("load-module", "module-null-sink", "sink_name=speaker", "rate=48000"),
+        ),
+    }[how]
+    pactl("info")
+    speaker = DeviceOut("pulse", FORM, reopen=ReconnectOptions(tries=30, longest_s=1.0))
+    caplog.set_level(logging.WARNING)
+
+    async def main():
+        session = Session(Hum() >> speaker)
+        async with asyncio.timeout(60), no_leaks(descriptors=False):
+            running = asyncio.create_task(session.run())
+            await asyncio.sleep(0)
+            await session.started()
+            await grows(lambda: speaker.position, RATE // 2)
+            for command in away:
+                pactl(*command)
+            while not any("has stopped" in record.message for record in caplog.records):
+                await asyncio.sleep(0.02)
+            at = speaker.position
+            pactl(*back)
+            while not any("is used now" in record.message for record in caplog.records):
+                await asyncio.sleep(0.02)
+            assert speaker.position - at < RATE, "the voice waited"
+            await grows(lambda: speaker.position, RATE)
+            session.cancel()
+            await running
+
+    asyncio.run(main())
+
+
+def test_no_device_that_comes_back_ends_the_session(own_sound_server, caplog):
+    """With ``reopen`` too a dead sound server is an error in the end, which names the device and the tries."""
+    pipeline = DeviceIn("pulse", FORM, reopen=ReconnectOptions(tries=3, longest_s=0.25)) >> Tape()
+    with pytest.raises(ExceptionGroup) as error:
+        asyncio.run(run_until(Session(pipeline), own_sound_server.kill))
+    assert error.group_contains(Exception, match="'pulse' .* has stopped, and no device could be opened in 3 tries: there is no")
+
+
+@pytest.mark.parametrize("unplugged", [False, True])
+def test_a_stream_that_is_moved_goes_on(own_sound_server, unplugged):
+    """The user moves the agent's sound to another sink in mid-call, or the server does since the first is gone: it is played there."""
+    pactl("info")
+    speaker = DeviceOut("pulse", FORM)
+
+    async def main():
+        session = Session(Hum() >> speaker)
+        running = asyncio.create_task(session.run())
+        await asyncio.sleep(0)
+        await session.started()
+        stream = pactl("list", "short", "sink-inputs").split()[0]
+        pactl(*(("unload-module", "1") if unplugged else ("move-sink-input", stream, "caller")))
+        async with asyncio.timeout(30):
+            await grows(lambda: speaker.position, 2 * RATE)
+        caller = next(line.split()[0] for line in pactl("list", "short", "sinks").splitlines() if "caller" in line)
+        assert pactl("list", "short", "sink-inputs").split()[1] == caller
+        session.cancel()
+        await running
+
+    asyncio.run(main())
 
 
 def test_a_bug_in_the_callback_is_not_swallowed(monkeypatch):

@@ -155,7 +155,7 @@ class TestIn:
         assert listener.frames == []
 
     def test_what_is_no_wav_is_an_error_that_says_so(self, tmp_path):
-        """A missing file, an empty one, text, and floating point are refused by name when the node is made."""
+        """A missing file, an empty one, text and a coding that is not read are refused by name when the node is made."""
         with pytest.raises(FileNotFoundError, match=r"none\.wav"):
             WavIn(tmp_path / "none.wav")
         (tmp_path / "empty.wav").touch()
@@ -165,10 +165,10 @@ class TestIn:
         with pytest.raises(ValueError, match=r"text\.wav is no WAV file .* ffmpeg"):
             WavIn(tmp_path / "text.wav")
         header = bytearray(write(tmp_path / "a.wav", bytes(64), width=4).read_bytes())
-        header[20] = 3  # IEEE float
-        (tmp_path / "float.wav").write_bytes(header)
-        with pytest.raises(ValueError, match=r"float\.wav is no WAV file of integer PCM: unknown format: 3"):
-            WavIn(tmp_path / "float.wav")
+        header[20] = 0x11  # IMA ADPCM
+        (tmp_path / "adpcm.wav").write_bytes(header)
+        with pytest.raises(ValueError, match=r"adpcm\.wav is no WAV file that can be read: its sound is of the kind 17; .* ffmpeg"):
+            WavIn(tmp_path / "adpcm.wav")
         with pytest.raises(ValueError, match="block_ms 0"):
             WavIn(tmp_path / "a.wav", block_ms=0)
 

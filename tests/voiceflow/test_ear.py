@@ -173,6 +173,36 @@ class TestMarkClock:
             clock.mark(RATE + n)
         assert clock.lost == 5005 - 256
 
+    def test_the_lost_mark_of_one_utterance_spoils_no_other(self):
+        """After a minute's silence the end of the next utterance is waited for as ever, though the last mark before never came."""
+        clock, names = self.far()
+        assert clock.returned(names[3], now=0.95)  # and the last one, at 1.0, is lost
+        for number, at in enumerate((60.0, 120.0)):
+            begin = RATE * (1 + number)
+            clock.pulled(begin, now=at)
+            halfway, end = clock.mark(begin + RATE // 2), clock.mark(begin + RATE)
+            assert begin < clock.ear(at + 0.69) <= begin + RATE // 2 - 1
+            assert clock.returned(halfway, now=at + 0.7)
+            assert clock.ear(at + 1.5) == begin + RATE - 1
+            assert clock.exact
+            if number:
+                assert clock.returned(end, now=at + 1.6)
+                assert clock.ear(at + 1.6) == begin + RATE
+        assert clock.lost == 3 + 2
+
+    def test_a_far_end_that_has_ceased_to_return_marks_is_waited_for_once(self):
+        """Of three utterances whose marks never come the first two cost the patience: until then it may be the one mark that was lost."""
+        clock, names = self.far()
+        assert clock.returned(names[-1], now=1.1)
+        waits = []
+        for number, at in enumerate((10.0, 20.0, 30.0)):
+            begin = RATE * (1 + number)
+            clock.pulled(begin, now=at)
+            clock.mark(begin + RATE // 5)
+            clock.mark(begin + RATE)
+            waits.append(next(t for t in range(10, 60) if clock.ear(at + t / 10) >= begin + RATE) / 10)
+        assert waits == [3.3, 3.3, 1.1], "the second time what was before is given up"
+
     def test_impatience_is_refused(self):
         """The end is waited for no shorter than a proof is fresh."""
         with pytest.raises(ValueError, match=r"patience_s is 0\.5"):

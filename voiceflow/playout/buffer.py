@@ -23,6 +23,7 @@ from voiceflow.frames import AudioFormat, Heard, OutputAudioFrame, PlaybackStart
 from voiceflow.playout.ear import DelayClock, EarClock
 from voiceflow.playout.ledger import Ledger, PlacedWord
 from voiceflow.playout.refill import PlayoutOptions, Refill
+from voiceflow.playout.tape import Tape
 
 __all__ = ["Playout"]
 
@@ -60,6 +61,7 @@ class Playout:
         self.recalls = recalls
         self.ledger = Ledger(format.sample_rate, clock or DelayClock(format.sample_rate))
         self.refill = Refill(format.sample_rate, self.options)
+        self.tapes: list[Tape] = []
         self.refused = 0
         """Frames of an older epoch that were stopped here."""
         self._silence: Samples = np.zeros((0, format.channels), np.int16)
@@ -244,7 +246,10 @@ class Playout:
         if samples:
             self._last = out[-1].copy()
         self.ledger.advance(now)
-        return out.tobytes()
+        pcm = out.tobytes()
+        for tape in self.tapes:
+            tape.left(self.ledger.left - samples, pcm, now if due is None else due)
+        return pcm
 
     def look(self, now: float) -> None:
         """Bring the ear up to ``now`` without a pull: nothing is to go out, and the sound that left has ended."""
@@ -336,6 +341,7 @@ class Playout:
         back = self._start_of_word(self._cut_at())
         if taken_back:
             self.ledger.take_back(now)
+            self._cut_tapes()
         self.refill.reset()
         self._fall_silent()
         self._go_back(back)
@@ -353,12 +359,17 @@ class Playout:
         at a far end that throws away what it has.
         """
         heard = self.ledger.cut(now)
+        self._cut_tapes()
         self._ahead.clear()
         self._queued = 0
         self._at = self.ledger.made
         self._held = False
         self._stop_dead()
         return heard
+
+    def _cut_tapes(self) -> None:
+        for tape in self.tapes if self.recalls else ():
+            tape.cut(self.ledger.cut_at)
 
     def _stop_dead(self) -> None:
         """The present sound ends here, at the last sample that went out."""

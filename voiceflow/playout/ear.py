@@ -175,7 +175,8 @@ class MarkClock(ReportClock):
     A mark that is not back yet has not been played. When one is ``fresh_s`` overdue the answer is an estimate, until a
     mark comes back; but the end of what was sent is not taken for heard before its own mark is back, or the oldest is
     ``patience_s`` overdue: that is the cap on how long the end of a call waits for marks that never come. A clear makes
-    the far end return all its marks at once: they are forgotten by then, and prove nothing.
+    the far end return all its marks at once: they are forgotten by then, and prove nothing. Marks that a far end which
+    returns them has lost are no reason not to wait for the next: when a new one is set they are given up.
     """
 
     def __init__(
@@ -190,6 +191,8 @@ class MarkClock(ReportClock):
         self.marked = 0
         """Where the last mark was set."""
         self._pending: deque[int] = deque()
+        self._returns = False
+        """A mark has come back since marks were last given up."""
 
     def mark(self, position: int) -> str:
         """The name of the mark to be set now, behind all that was sent before ``position``."""
@@ -207,19 +210,35 @@ class MarkClock(ReportClock):
             return False
         while (first := self._pending.popleft()) != position:
             self.lost += 1 if first < position else 0
+        self._returns = True
         return self.report(position, now)
 
     def ear(self, now: float) -> float:
         """As far as the last mark proves, and from there on up to the next."""
         ear = super().ear(now)
+        self._give_up(now)
         if not self._pending:
             return ear
-        overdue_s = now - self._timetable.due(self._pending[0]) - self.latency_s - self.return_s
+        overdue_s = self._overdue_s(self._pending[0], now)
         # One sample short: what ends at a mark has been heard when the mark is back.
         if overdue_s <= self.fresh_s:
             return min(ear, self._pending[0] - 1)
         self._fresh = False
         return min(ear, self._pending[-1] - 1) if overdue_s <= self.patience_s else ear
+
+    def _overdue_s(self, position: int, now: float) -> float:
+        return now - self._timetable.due(position) - self.latency_s - self.return_s
+
+    def _give_up(self, now: float) -> None:
+        """Of an utterance before, whose last marks were lost: this one's are waited for none the less."""
+        if not self._returns or len(self._pending) < 2 or self._overdue_s(self._pending[0], now) <= self.patience_s:
+            return
+        before = [position for position in self._pending if self._overdue_s(position, now) > self.fresh_s]
+        if len(before) < len(self._pending) and self._overdue_s(before[-1], now) > self.patience_s:
+            self._returns = False
+            self.lost += len(before)
+            for _ in before:
+                self._pending.popleft()
 
     def cleared(self, position: int, now: float) -> None:
         """Forget the marks too."""

@@ -76,6 +76,8 @@ class Ledger:
         """Stream samples pulled so far."""
         self.spoken_to = 0
         """Where in the stream the last sample of speech that left has its end."""
+        self.cut_at = 0
+        """Where in the stream the far end was last cut: it threw away what left from here on."""
         self.events: list[PlaybackStarted | WordsHeard | PlaybackStopped] = []
         self._utterances: deque[_Utterance] = deque()
         self._played: deque[_Played] = deque()
@@ -279,6 +281,7 @@ class Ledger:
 
     def take_back(self, now: float) -> None:
         """What left and was not heard never will be: the far end throws it away."""
+        self.cut_at = max(self._ear, 0) if self._played else self.left
         self._played.clear()
         self._sent = False
         self.clock.cleared(self.left, now)
