@@ -294,10 +294,10 @@ async def answer(
     began, name = loop.time(), f"{wire.name} {who}".strip()
     why, code = "the server stops", GOING_AWAY
     try:
-        if reason := calls.refusal():
+        if not lines and (reason := calls.refusal()):  # otherwise it may be one who comes back, and has a place
             raise WireError(reason, BUSY)
         async with asyncio.timeout(options.handshake_s):
-            call, rest = await handshake(wire, socket, options)
+            call, rest = await handshake(wire, socket, options, calls.refusal)
         if isinstance(call, CallResumed):
             if lines is None or not isinstance(wire, Resumable):
                 raise WireError("there is no such call any more", POLICY)
@@ -340,12 +340,19 @@ def _line(wire: Wire, socket: Socket, call: CallStarted, options: LineOptions, l
     return line
 
 
-async def handshake(wire: Wire, socket: Socket, options: LineOptions) -> tuple[CallStarted | CallResumed, list[Received]]:
-    """What the far end began with, and what it has said since. Raises ConnectionError, WireError."""
+async def handshake(
+    wire: Wire, socket: Socket, options: LineOptions, refusal: Callable[[], str] | None = None
+) -> tuple[CallStarted | CallResumed, list[Received]]:
+    """What the far end began with, and what it has said since. ``refusal``: why a new call cannot be taken, or "".
+
+    Raises ConnectionError, WireError.
+    """
     rate, now = Rate(options), asyncio.get_running_loop().time
     while (message := await socket.receive()) is not None:
         rate.check(now())
         received = wire.receive(message)
+        if refusal is not None and any(isinstance(item, CallStarted) for item in received) and (reason := refusal()):
+            raise WireError(reason, BUSY)
         for words in wire.answers():
             await socket.send(words)
         for i, item in enumerate(received):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace as with_options
 
 from voiceflow.frames import (
@@ -149,7 +149,7 @@ class LineOut(Speaker):
             self._send_sound,
             wire.speaks,
             options,
-            clock=_clock(wire, options, patience_s),
+            clock=_clock(wire, options, patience_s, lambda: self.position - outbox.waiting),
             clear=self._send_clear if wire.clears else None,
             mark=self._send_mark if wire.proof == "marks" else None,
         )
@@ -255,11 +255,13 @@ class LineOut(Speaker):
 
 class _Reports(ReportClock):
     """A far end that has ever reported is believed to play on without word of it for ``TRUST_S`` only: then the connection may be gone,
-    and what was not reported has to be said again. After ``patience_s`` more it has just stopped reporting."""
+    and what was not reported has to be said again. After ``patience_s`` more it has just stopped reporting. ``sent``: how far into the
+    stream sound has really left; what waits here for a slow network was not heard."""
 
-    def __init__(self, sample_rate: int, latency_s: float, patience_s: float) -> None:
+    def __init__(self, sample_rate: int, latency_s: float, patience_s: float, sent: Callable[[], int]) -> None:
         super().__init__(sample_rate, latency_s)
         self.patience_s = patience_s
+        self._sent = sent
         self._proof: int | None = None
 
     def report(self, position: int, now: float) -> bool:
@@ -269,7 +271,7 @@ class _Reports(ReportClock):
         return proves
 
     def ear(self, now: float) -> float:
-        ear = super().ear(now)
+        ear = min(super().ear(now), self._sent())
         if self._proof is None:
             return ear
         limit = self._proof + round(TRUST_S * self.sample_rate)
@@ -282,10 +284,10 @@ class _Reports(ReportClock):
             self._proof = position
 
 
-def _clock(wire: Wire, options: SpeakerOptions, patience_s: float) -> EarClock:
+def _clock(wire: Wire, options: SpeakerOptions, patience_s: float, sent: Callable[[], int]) -> EarClock:
     rate = wire.speaks.sample_rate
     if wire.proof == "marks":
         return MarkClock(rate, options.latency_s)
     if wire.proof == "reports":
-        return _Reports(rate, options.latency_s, patience_s)
+        return _Reports(rate, options.latency_s, patience_s, sent)
     return DelayClock(rate, options.latency_s, exact=options.latency_known)

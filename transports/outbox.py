@@ -37,6 +37,8 @@ class Outbox:
         self.overflowed = False
         self.thrown = 0
         """Samples that were thrown away here, so far."""
+        self.waiting = 0
+        """Samples that have not left."""
         self.positions = Positions()
         self.filled = asyncio.Event()
         """Set when something was put."""
@@ -59,6 +61,7 @@ class Outbox:
     def put_sound(self, messages: Sequence[Message], samples: int, now: float) -> None:
         """Sound, or a mark in it (0 samples). No messages yet for the samples: they leave with the next."""
         self._unsent += samples
+        self.waiting += samples
         if messages:
             self._put(self._items, messages, now, is_sound=True, samples=self._unsent)
             self._unsent = 0
@@ -66,7 +69,7 @@ class Outbox:
     def throw_away_sound(self) -> None:
         """Sound that has not left never will, and its marks."""
         thrown = self._unsent + sum(item.samples for item in self._items)
-        self._unsent = 0
+        self._unsent = self.waiting = 0
         if any(item.is_sound for item in self._items):
             self._items = deque(item for item in self._items if not item.is_sound)
         if thrown:
@@ -85,6 +88,7 @@ class Outbox:
         if not queue:
             return None
         item = queue.popleft()
+        self.waiting -= item.samples
         self.positions.sent(item.samples)
         return item.message
 
