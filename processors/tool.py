@@ -34,9 +34,11 @@ class ToolRun:
 
     call: ToolCall
     session: Session
-    """``session.end()`` hangs up when all has been heard; ``await session.send(SayFrame(...))`` says something."""
+    """``await session.send(SayFrame(...))`` says something."""
     progress: Callable[[str], None]
     """Tells how far it is, as a ``ToolProgress``; from any thread."""
+    hang_up: Callable[[], None]
+    """Ends the call when all that was said has been heard. The model is told the result, and not asked for more words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

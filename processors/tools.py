@@ -155,6 +155,8 @@ class Tools(Processor):
         """Of the agent who speaks: a hand-over exchanges them."""
         self.calls = Calls(parallel=parallel)
         self._tasks: dict[Entry, asyncio.Task[None]] = {}
+        self._hung_up: set[int] = set()
+        """Replies that a tool ended the call with."""
         self._reports: deque[Report] = deque()  # at most a few for each call
         self._early: list[tuple[int, Report]] = []  # of a reply that may not count; there is one such at most
         self._decided = asyncio.Event()
@@ -195,7 +197,8 @@ class Tools(Processor):
     def _go_on(self) -> None:
         """Begin what may begin, and tell of the replies that are done."""
         for utterance in self.calls.done():
-            self._tell(ToolsDone(utterance=utterance), utterance)
+            if utterance not in self._hung_up:
+                self._tell(ToolsDone(utterance=utterance), utterance)
         for entry in self.calls.ready():
             self._tasks[entry] = self.session.spawn(self._carry_out(entry), f"{self.name}/{entry.call.name}", in_hand=True)
 
@@ -261,7 +264,11 @@ class Tools(Processor):
             report = ToolProgress(call=entry.call, text=text, utterance=entry.utterance)
             loop.call_soon_threadsafe(self._tell, report, entry.utterance)
 
-        work = self._work(entry, entry.tool, ToolRun(entry.call, self.session, progress))
+        def hang_up() -> None:
+            self._hung_up.add(entry.utterance)
+            self.session.end()
+
+        work = self._work(entry, entry.tool, ToolRun(entry.call, self.session, progress, hang_up))
         filler = self.session.spawn(self._fill(entry, entry.tool), f"{self.name}/{entry.call.name}/filler")
         try:
             if entry.tool.effect == "once":

@@ -25,7 +25,7 @@ def hang_up_tool(log: list[float]) -> Tool:
     @tool(effect="once")
     async def hang_up(run: ToolRun) -> str:
         log.append(run.session.time())
-        run.session.end()
+        run.hang_up()
         return "hung up"
 
     return hang_up

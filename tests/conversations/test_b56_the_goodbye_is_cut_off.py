@@ -66,7 +66,7 @@ def real_tools(effect: Effect) -> Callable[[], Processor]:
         @tool(effect=effect)
         async def hang_up(run: ToolRun) -> str:
             await run.session.send(SayFrame(GOODBYE))
-            run.session.end()
+            run.hang_up()
             return "done"
 
         return Tools([hang_up])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from voiceflow import Message, ToolCall
-from voiceflow.processors.tool import Effect, tool
+from voiceflow.processors.tool import Effect, ToolRun, tool
 from voiceflow.processors.tools import Tools
 from voiceflow.testing import Latency, run_virtual
 
@@ -47,5 +47,27 @@ def test_a_call_that_ends_in_a_round_of_tools_is_finished(effect: Effect, after_
         assert call.heard()[-1] == "fifteen."
         assert call.messages[-1].text.endswith("fifteen.")
         assert call.session.state == "ended"
+
+    run_virtual(main())
+
+
+def test_a_tool_that_hangs_up_has_the_last_word() -> None:
+    """The goodbye before it is heard, the result is kept, and the model is not asked for another."""
+
+    @tool(effect="once")
+    async def hang_up(run: ToolRun) -> str:
+        """Hang up."""
+        run.hang_up()
+        return "the call is over"
+
+    async def main() -> None:
+        call = Call(lambda messages: ("Goodbye then.", ToolCall("c1", "hang_up")), behind=[Tools([hang_up])])
+        async with call:
+            call.asks("that is all")
+            await asyncio.sleep(5.0)
+            assert call.session.state == "ended"
+        assert call.heard() == ["Goodbye", "then."]
+        assert len(call.model.requests) == 1
+        assert call.messages[-1].text == "the call is over"
 
     run_virtual(main())

@@ -48,7 +48,7 @@ def with_server(server: str | list[str], test: Callable[[McpServer], Awaitable[N
 
 async def call(server: McpServer, name: str, progress: Callable[[str], None] = print, **arguments: Any) -> str:
     known = next(known for known in server.tools if known.name == name)
-    result = await known.run(ToolRun(ToolCall("1", name, json.dumps(arguments)), None, progress))  # type: ignore[arg-type]
+    result = await known.run(ToolRun(ToolCall("1", name, json.dumps(arguments)), None, progress, lambda: None))  # type: ignore[arg-type]
     assert isinstance(result, str)
     return result
 

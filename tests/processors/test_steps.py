@@ -47,7 +47,7 @@ def steps() -> list[Step]:
 def call(agent: Agent, **arguments: Any) -> HandOver | str:
     """What the model does when it knows the answer: call the tool that ends the step."""
     finish = agent.tools[-1]
-    result = asyncio.run(finish.run(ToolRun(ToolCall("1", finish.name, json.dumps(arguments)), None, print)))  # type: ignore[arg-type]
+    result = asyncio.run(finish.run(ToolRun(ToolCall("1", finish.name, json.dumps(arguments)), None, print, print)))  # type: ignore[arg-type]
     assert isinstance(result, HandOver | str)
     return result
 

@@ -37,7 +37,7 @@ async def book_table(people: Annotated[int, msgspec.Meta(ge=1, le=20)], day: Lit
 
 
 def run(of: Tool, arguments: str) -> Any:
-    return of.run(ToolRun(ToolCall("1", of.name, arguments), None, print))  # type: ignore[arg-type]
+    return of.run(ToolRun(ToolCall("1", of.name, arguments), None, print, print))  # type: ignore[arg-type]
 
 
 def test_the_schema_is_made_of_annotations_and_docstring() -> None:
