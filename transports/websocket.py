@@ -21,6 +21,7 @@ from websockets.asyncio.connection import Connection
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
+from websockets.protocol import State
 
 from voiceflow.transports.calls import Calls
 from voiceflow.transports.line import LineOptions, Lines, answer
@@ -99,8 +100,8 @@ class WebsocketSocket:
         """See Socket."""
         try:
             await self._connection.send(message)
-        except ConnectionClosed as closed:
-            self._note(closed)
+        except (ConnectionClosed, AttributeError) as closed:
+            self._note(self._is_closed(closed))
             raise ConnectionError("the websocket is closed") from None
 
     async def close(self, code: int, reason: str) -> None:
@@ -108,9 +109,19 @@ class WebsocketSocket:
         self._closing = True
         try:
             await self._connection.close(code, reason)
+        except AttributeError as error:
+            self._is_closed(error)
         except asyncio.CancelledError:
             self._connection.transport.abort()
             raise
+
+    def _is_closed(self, error: ConnectionClosed | AttributeError) -> ConnectionClosed:
+        """Before Python 3.12 a transport that closed with bytes unsent cannot be aborted, as the library does: AttributeError. Raises others."""
+        if isinstance(error, ConnectionClosed):
+            return error
+        if self._connection.state is not State.CLOSED:
+            raise error
+        return self._connection.protocol.close_exc
 
     def _note(self, closed: ConnectionClosed) -> None:
         if closed.rcvd is not None:

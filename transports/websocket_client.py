@@ -233,4 +233,4 @@ class _Ear(LineIn):
         if news and (not self._queue or news >= REPORT_EVERY_S * rate):
             self._reported = self._heard
             messages: list[Message] = self._wire.played(self._heard)
-            self._outbox.put(messages, asyncio.get_running_loop().time())
+            self._outbox.put_first(messages, asyncio.get_running_loop().time())  # on a narrow line not behind seconds of our own sound

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, cast
@@ -17,16 +18,22 @@ SEGMENT = 1400
 """Bytes of a TCP segment."""
 BUFFER = 64 * 1024
 """Bytes that are on the way in one direction before the sender is made to wait, as a socket's window does."""
+RECEIVED = 8192
+"""Bytes that the system is to hold here for a sender, beyond those."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """One direction: ``delay_s`` and up to ``jitter_s`` more; ``loss``: of segments or datagrams; ``rate``: bits a second."""
+    """One direction: ``delay_s`` and up to ``jitter_s`` more; ``loss``: of segments or datagrams; ``rate``: bits a second.
+
+    ``buffer``: bytes that are on the way over TCP, or wait before a narrow link, until a sender is made to wait or datagrams are lost.
+    """
 
     delay_s: float = 0.0
     jitter_s: float = 0.0
     loss: float = 0.0
     rate: float | None = None
+    buffer: int = BUFFER
 
     @property
     def retransmission_s(self) -> float:
@@ -66,11 +73,11 @@ class Network:
 class _Pipe:
     """One direction of one TCP connection."""
 
-    def __init__(self, network: Network, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.network, self.reader, self.writer = network, reader, writer
+    def __init__(self, network: Network, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.network, self.link, self.reader, self.writer = network, link, reader, writer
         self.free_at = 0.0
         self.due = 0.0
-        self.queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(BUFFER // SEGMENT)
+        self.queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(max(link.buffer // SEGMENT, 1))
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -79,7 +86,7 @@ class _Pipe:
 
     async def take(self) -> None:
         """What the sender sends, segment by segment, with the time at which it is to arrive."""
-        loop, network, link = asyncio.get_running_loop(), self.network, self.network.link
+        loop, network, link = asyncio.get_running_loop(), self.network, self.link
         while data := await self.reader.read(SEGMENT):
             now = loop.time()
             if link.rate:
@@ -110,19 +117,27 @@ class _Pipe:
 
 
 @contextlib.asynccontextmanager
-async def tcp_link(port: int, link: Link, seed: int = 1) -> AsyncIterator[tuple[int, Network]]:
-    """A port on this machine that leads to ``port`` by such a link, both ways, and the network to cut."""
+async def tcp_link(port: int, link: Link, seed: int = 1, up: Link | None = None) -> AsyncIterator[tuple[int, Network]]:
+    """A port on this machine that leads to ``port`` by such a link, both ways (``up``: another to there), and the network to cut."""
     network = Network(link, seed)
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers = [writer]
         try:
             await network.up()
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+            far = socket.socket()
+            far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED)
+            far.setblocking(False)
+            try:
+                await asyncio.get_running_loop().sock_connect(far, ("127.0.0.1", port))
+            except BaseException:
+                far.close()
+                raise
+            far_reader, far_writer = await asyncio.open_connection(sock=far, limit=SEGMENT)
             writers.append(far_writer)
             async with asyncio.TaskGroup() as group:
-                group.create_task(_Pipe(network, reader, far_writer).run())
-                group.create_task(_Pipe(network, far_reader, writer).run())
+                group.create_task(_Pipe(network, up or link, reader, far_writer).run())
+                group.create_task(_Pipe(network, link, far_reader, writer).run())
         finally:
             for one in writers:
                 one.transport.abort()
@@ -141,7 +156,9 @@ async def serving(connected: Callable[[asyncio.StreamReader, asyncio.StreamWrite
         tasks.append(asyncio.get_running_loop().create_task(connected(reader, writer)))
         writers.append(writer)
 
-    server = await asyncio.start_server(begin, "127.0.0.1", 0, limit=SEGMENT)
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED)  # what it accepts inherits it
+    server = await asyncio.start_server(begin, sock=listening, limit=SEGMENT)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
@@ -167,7 +184,8 @@ class _Relay(asyncio.DatagramProtocol):
         self.network, self.far = network, far
         self.near: tuple[str, int] | None = None
         self.transport: asyncio.DatagramTransport
-        self.free_at = 0.0
+        self.free_at: dict[bool, float] = {}
+        """For each direction, by whether it is from the far peer."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.DatagramTransport, transport)
@@ -185,8 +203,11 @@ class _Relay(asyncio.DatagramProtocol):
         loop = asyncio.get_running_loop()
         at = loop.time()
         if link.rate:
-            self.free_at = max(self.free_at, at) + len(data) * 8 / link.rate
-            at = self.free_at
+            free_at = max(self.free_at.get(addr == self.far, at), at)
+            if (free_at - at) * link.rate > link.buffer * 8:
+                network.lost += 1  # no room before the narrow place
+                return
+            at = self.free_at[addr == self.far] = free_at + len(data) * 8 / link.rate
         loop.call_at(at + link.delay_s + network.chance.random() * link.jitter_s, self._send, data, target)
 
     def _send(self, data: bytes, target: tuple[str, int]) -> None:
@@ -195,11 +216,11 @@ class _Relay(asyncio.DatagramProtocol):
 
 
 @contextlib.asynccontextmanager
-async def udp_link(port: int, link: Link, seed: int = 1) -> AsyncIterator[tuple[int, Network]]:
-    """The same for datagrams."""
+async def udp_link(port: int, link: Link, seed: int = 1, host: str = "127.0.0.1") -> AsyncIterator[tuple[int, Network]]:
+    """The same for datagrams. ``host``: an address of this machine, which both peers use."""
     network = Network(link, seed)
     loop = asyncio.get_running_loop()
-    transport, _ = await loop.create_datagram_endpoint(lambda: _Relay(network, ("127.0.0.1", port)), local_addr=("127.0.0.1", 0))
+    transport, _ = await loop.create_datagram_endpoint(lambda: _Relay(network, (host, port)), local_addr=(host, 0))
     try:
         yield transport.get_extra_info("sockname")[1], network
     finally:
