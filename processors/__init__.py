@@ -20,6 +20,8 @@ working ahead          ``speculation.Speculation``                         ``gue
 language model         ``llm_xllamacpp.LlamaLLM`` (xllamacpp)
 services               one vendor a file in ``services``
 telephone keys         ``dtmf.DTMFIn``, ``DTMFOut``, ``Keypad``            ``tones``
+who picked up          ``answering.Answering``, ``Voicemail``             ``beeps``
+telephone menus        ``ivr.Navigator``                                  ``tool``, ``agents``
 two for one place      ``fallback.Fallback``                               ``take_over``
 ready openings         ``phrases.Phrases``                                 ``take_over``
 text for the voice     ``text.Sentences``                                  ``splitter``, ``boundaries``, ``marks``,

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
-from voiceflow.frames import AudioFormat, EndFrame, InputAudioFrame, OutputAudioFrame, TranscriptFrame
+from voiceflow.frames import AudioFormat, EndFrame, InputAudioFrame, OutputAudioFrame, TranscriptFrame, UtteranceEnded
 from voiceflow.phone import DigitReceived, DigitsFrame
 from voiceflow.processor import Processor
 from voiceflow.processors.tones import DigitCollector, Entry, ToneDetector, key_tone
@@ -83,12 +83,14 @@ class DTMFOut(Processor):
         self.options = options or DTMFOutOptions()
         self.makes = AudioFormat(self.options.sample_rate)
 
-    async def process(self, frame: DigitsFrame) -> AsyncIterator[OutputAudioFrame]:
-        """A frame of sound for each key."""
+    async def process(self, frame: DigitsFrame) -> AsyncIterator[OutputAudioFrame | UtteranceEnded]:
+        """A frame of sound for each key. Keys that belong to no reply are an utterance of their own, which ends with them."""
         options = self.options
         for key in frame.digits:
             pcm = key_tone(key, options.sample_rate, on_ms=options.on_ms, off_ms=options.off_ms, level_db=options.level_db)
             yield OutputAudioFrame(pcm=pcm, sample_rate=options.sample_rate, utterance=frame.utterance)
+        if not frame.utterance:
+            yield UtteranceEnded(utterance=0)
 
 
 class Keypad(Processor):

@@ -24,7 +24,7 @@ HIGH = (1209.0, 1336.0, 1477.0, 1633.0)
 PAD = ("123A", "456B", "789C", "*0#D")
 
 BLOCK_S = 0.01275
-"""At 8 kHz 102 samples: so few that a tone of 40 ms holds two whole blocks wherever it begins, and enough to tell the frequencies apart."""
+"""At 8 kHz 102 samples: few for a short tone, and enough to tell the frequencies apart."""
 LEVEL = 10 ** (-46 / 20)
 """Each tone's least amplitude, of full scale."""
 HIGH_OVER_LOW_DB, LOW_OVER_HIGH_DB = 5.0, 9.0
@@ -33,7 +33,8 @@ ALONE_DB = 8.0
 """Each tone is so far above the others of its group."""
 PURE = 0.80
 """So much of all the sound is the two tones."""
-BLOCKS_ON, BLOCKS_OFF = 2, 2
+BLOCKS_ON, BLOCKS_OFF = 4, 3
+"""Blocks lie half over one another: a tone of 40 ms fills four of them, wherever it begins, one of 20 ms three at the most."""
 STILL = 0.3
 """A block with so much of a tone in it lies at its edge, or holds a break: 9 ms spoil two blocks, but leave more of one of them."""
 FADE_MS = 2
@@ -59,7 +60,7 @@ def key_tone(key: str, sample_rate: int, *, on_ms: float = 100, off_ms: float = 
 
 
 class ToneDetector:
-    """Sound in, keys out, each with the second of the stream at which its tone was sure (up to 38 ms after it began)."""
+    """Sound in, keys out, each with the second of the stream at which its tone was sure (some 30 ms after it began)."""
 
     def __init__(self, sample_rate: int, channels: int = 1) -> None:
         if sample_rate < 2 * HIGH[-1] * 1.05:
@@ -67,6 +68,7 @@ class ToneDetector:
         self.sample_rate = sample_rate
         self.channels = channels
         self._block = round(BLOCK_S * sample_rate)
+        self._hop = self._block // 2
         turns = np.arange(self._block) / sample_rate
         self._waves = np.exp(-2j * np.pi * np.outer((*LOW, *HIGH), turns)).T.astype(np.complex64) / self._block
         self._rest = np.empty(0, np.float32)
@@ -79,16 +81,15 @@ class ToneDetector:
         """The keys that became sure in this sound."""
         samples = np.frombuffer(mix(pcm, self.channels, 1), "<i2").astype(np.float32) / 32768
         self._rest = np.concatenate([self._rest, samples])
-        count = len(self._rest) // self._block
-        if not count:
+        if len(self._rest) < self._block:
             return []
-        blocks = self._rest[: count * self._block].reshape(count, self._block)
-        self._rest = self._rest[count * self._block :]
+        blocks = np.lib.stride_tricks.sliding_window_view(self._rest, self._block)[:: self._hop]
+        self._rest = self._rest[len(blocks) * self._hop :]
         found: list[tuple[str, float]] = []
         for tones, power in self._measured(blocks):
             self._blocks += 1
             if sure := self._take(self._key_of(tones, power), tones):
-                found.append((sure, self._blocks * self._block / self.sample_rate))
+                found.append((sure, ((self._blocks - 1) * self._hop + self._block) / self.sample_rate))
         return found
 
     def _take(self, key: str, tones: list[float]) -> str:

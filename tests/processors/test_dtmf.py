@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from voiceflow import InputAudioFrame, Session, TurnEnded
@@ -102,6 +102,7 @@ def test_all_that_a_receiver_must_take(
     which=st.sampled_from(["short", "low off", "high off", "twist up", "twist down", "one tone", "faint", "noisy"]),
     lead_ms=st.floats(0, 13),
 )
+@example(key="9", which="short", lead_ms=1.0)
 @settings(max_examples=150, deadline=None)
 def test_all_that_a_receiver_must_not_take(key: str, which: str, lead_ms: float) -> None:
     """Too short, frequencies 4 % off, levels too far apart, one tone alone, too faint, drowned: no key."""
@@ -181,6 +182,25 @@ def test_keys_go_through_a_line_as_tones() -> None:
         return [frame.digit for frame in out.frames if isinstance(frame, DigitReceived)]
 
     assert run_virtual(main()) == ["1", "2", "#"]
+
+
+def test_keys_alone_are_over_when_they_were_heard() -> None:
+    """The agent is not taken to be speaking for ever: the caller's next words are a turn at once."""
+
+    async def main() -> list[tuple[str, float]]:
+        near, far = pair()
+        reports: list[tuple[str, float]] = []
+        session = Session(near.source >> Turns() >> DTMFOut() >> near.sink, inputs=[DigitsFrame])
+        session.tap(lambda frame, *_: reports.append((type(frame).__name__, frame.at)), source=near.sink.name, target=None)
+        async with Session(far.source >> Collector()), session:
+            began = session.time()
+            await session.send(DigitsFrame(digits="12"))
+            await asyncio.sleep(2.0)
+        return [(name, at - began) for name, at in reports]
+
+    (first, _), (last, at) = run_virtual(main())
+    assert (first, last) == ("PlaybackStarted", "PlaybackStopped")
+    assert at < 0.5
 
 
 @pytest.mark.parametrize("first", ["message", "tone"])
