@@ -202,9 +202,10 @@ def test_a_call_is_ended_when_nobody_wants_to_wait(arguments: list[str], signals
 def test_more_calls_than_lines_are_refused() -> None:
     """By the socket's close code, by what the page can ask, and by /health, which stays well."""
     with serving("--no-warm", "--max-calls", "1") as served, call(served):
-        with connect(f"ws://127.0.0.1:{served.port}/call") as second, pytest.raises(ConnectionClosed) as closed:
+        with connect(f"ws://127.0.0.1:{served.port}/call") as second:
             second.send('{"type": "start", "version": 1}')  # until then it may be one who comes back
-            second.recv(timeout=DEADLINE_S)
+            with pytest.raises(ConnectionClosed) as closed:
+                second.recv(timeout=DEADLINE_S)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1013
         assert served.get("/may-call")[0] == 429
