@@ -13,11 +13,11 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 
+from voiceflow.backoff import BackoffOptions
 from voiceflow.frames import AudioFormat, InputAudioFrame, PlaybackStarted, PlaybackStopped, WordsHeard
 from voiceflow.playout.ear import DelayClock
 from voiceflow.processor import Processor
 from voiceflow.transports.portaudio import Device, DeviceError, Stream, devices, find
-from voiceflow.transports.reconnect import ReconnectOptions
 from voiceflow.transports.speaker import Speaker, SpeakerOptions
 
 __all__ = ["Device", "DeviceError", "DeviceIn", "DeviceOut", "devices"]
@@ -47,7 +47,7 @@ class DeviceIn(Processor):
         format: AudioFormat | None = None,
         *,
         block_ms: float = 20,
-        reopen: ReconnectOptions | None = None,
+        reopen: BackoffOptions | None = None,
     ) -> None:
         self.device = find(device, "in", format.channels if format else 1)
         self.makes = self.format = format or AudioFormat(self.device.sample_rate)
@@ -107,7 +107,7 @@ class DeviceOut(Speaker):
         format: AudioFormat | None = None,
         options: SpeakerOptions | None = None,
         *,
-        reopen: ReconnectOptions | None = None,
+        reopen: BackoffOptions | None = None,
     ) -> None:
         self.device = find(device, "out", format.channels if format else 1)
         form = format or AudioFormat(self.device.sample_rate)

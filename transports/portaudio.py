@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from time import perf_counter, sleep
 from typing import Any
 
+from voiceflow.backoff import Backoff, BackoffOptions
 from voiceflow.errors import VoiceflowError
 from voiceflow.frames import AudioFormat
-from voiceflow.transports.reconnect import Reconnect, ReconnectOptions
 
 try:
     import pyaudio
@@ -95,7 +95,7 @@ class Stream:
         failed: asyncio.Event,
         *,
         is_input: bool,
-        reopen: ReconnectOptions | None = None,
+        reopen: BackoffOptions | None = None,
     ) -> None:
         self.loop: asyncio.AbstractEventLoop
         self.latency_s = 0.0
@@ -160,12 +160,12 @@ class Stream:
     async def _try_again(self, in_thread: InThread) -> None:
         gone = DeviceError(
             f"{self._device} has stopped: not one block for {STALLED_S:g} s; was it unplugged, or its sound server ended? "
-            "Choose another device, or give reopen=ReconnectOptions() to go on with the system's default"
+            "Choose another device, or give reopen=BackoffOptions() to go on with the system's default"
         )
         if self._reopen is None:
             raise gone
         log.warning("%s has stopped: not one block for %g s; it is opened again, or the system's default", self._device, STALLED_S)
-        reconnect, error = Reconnect(self._reopen, random.random), gone
+        reconnect, error = Backoff(self._reopen, random.random), gone
         while (wait_s := reconnect.failed()) is not None:
             await in_thread(self._close_now)
             await asyncio.sleep(wait_s)

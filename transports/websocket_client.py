@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
 
+from voiceflow.backoff import Backoff, BackoffOptions
 from voiceflow.frames import AudioFormat, Frame, InputAudioFrame
 from voiceflow.session import SessionOptions
 from voiceflow.transports.calls import Agent, CallRecord, Calls
@@ -24,7 +25,6 @@ from voiceflow.transports.connection import LineOptions, close_socket
 from voiceflow.transports.line import Line, handshake
 from voiceflow.transports.line_ends import LineIn, Said
 from voiceflow.transports.outbox import Outbox
-from voiceflow.transports.reconnect import Reconnect, ReconnectOptions
 from voiceflow.transports.speaker import SpeakerOptions
 from voiceflow.transports.websocket import SILENT, UNSENT, WebsocketSocket
 from voiceflow.transports.wire import CallStarted, Message, Received, Wire, WireError
@@ -57,7 +57,7 @@ class CallOptions:
     connect_s: float = 10.0
     ping_s: float = 5.0
     max_bytes: int = 1 << 20
-    reconnect: ReconnectOptions = field(default_factory=ReconnectOptions)
+    reconnect: BackoffOptions = field(default_factory=lambda: BackoffOptions(longest_wait_s=5.0, tries=8))
     line: LineOptions = field(
         default_factory=lambda: LineOptions(speaker=SpeakerOptions(continuous=True, latency_s=0.1, latency_known=False))
     )
@@ -98,7 +98,7 @@ class _Dialer:
         self._url = url
         self._options = options
         self._wire: FramesClientWire | None = None
-        self._reconnect = Reconnect(options.reconnect, random.random)
+        self._reconnect = Backoff(options.reconnect, random.random)
 
     async def again(self) -> tuple[Wire, WebsocketSocket] | None:
         """The next connection of the call; None if the server does not keep it any longer."""

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from voiceflow.apps import App, load_app
+from voiceflow.backoff import BackoffOptions
 from voiceflow.errors import VoiceflowError
 from voiceflow.frames import Frame, Heard, InputAudioFrame, PlaybackStopped, TranscriptFrame, TurnEnded
 from voiceflow.meter import StatusLine
 from voiceflow.session import Session
 from voiceflow.transports.device import DeviceIn, DeviceOut, devices
-from voiceflow.transports.reconnect import ReconnectOptions
 from voiceflow.transports.recording import Recorder
 
 __all__ = ["main"]
@@ -80,7 +80,7 @@ class _Call:
     """One call, and what is shown of it."""
 
     def __init__(self, app: App, options: argparse.Namespace, out: TextIO) -> None:
-        reopen = ReconnectOptions() if options.reopen else None
+        reopen = BackoffOptions(longest_wait_s=5.0, tries=8) if options.reopen else None
         self._source = DeviceIn(_device(options.input), reopen=reopen)
         self._sink = DeviceOut(_device(options.output), reopen=reopen)
         pipeline = app(self._source, self._sink)

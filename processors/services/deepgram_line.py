@@ -13,11 +13,12 @@ import random
 from collections.abc import Sequence
 from typing import Protocol
 
+from voiceflow.backoff import Backoff
 from voiceflow.frames import ErrorFrame, Frame
 from voiceflow.processors.services.deepgram_options import LineOptions
 from voiceflow.processors.services.deepgram_sound import KeptSound, Mark
 from voiceflow.processors.services.deepgram_wire import CLOSE_STREAM, closing_failure, opening_failure
-from voiceflow.processors.services.retry import Backoff, ServiceError
+from voiceflow.processors.services.retry import ServiceError
 from voiceflow.processors.services.socket import Dialer, RefusedError, Socket, SocketClosedError
 from voiceflow.tasks import woken
 

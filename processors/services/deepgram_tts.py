@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from voiceflow.backoff import Backoff
 from voiceflow.processor import Processor
 from voiceflow.processors.filters import FilterMaker
 from voiceflow.processors.services.decoders import Decoder
@@ -29,7 +30,7 @@ from voiceflow.processors.services.deepgram_wire import (
     read_message,
     speak,
 )
-from voiceflow.processors.services.retry import Backoff, ServiceError
+from voiceflow.processors.services.retry import ServiceError
 from voiceflow.processors.services.socket import Dialer, RefusedError, Socket, SocketClosedError, WarmSocket
 from voiceflow.processors.services.speech_stream import SpeechStream
 from voiceflow.processors.services.voice_service import Sound, Stretch

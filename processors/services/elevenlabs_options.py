@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 from urllib.parse import quote, urlencode, urlsplit
 
+from voiceflow.backoff import BackoffOptions
 from voiceflow.processors.services.address import checked_url, origin_of, websocket_url
 from voiceflow.processors.services.decoders import Decoder, PcmDecoder, alaw, mulaw
 from voiceflow.processors.services.key import find_key
-from voiceflow.processors.services.retry import BackoffOptions
 from voiceflow.processors.services.socket import SocketOptions
 from voiceflow.processors.services.voice_service import StreamOptions
 from voiceflow.processors.splitter import Mode, SplitterOptions

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 
+from voiceflow.backoff import Backoff
 from voiceflow.processor import Processor
 from voiceflow.processors.services.address import origin_of
 from voiceflow.processors.services.decoders import Decoder
@@ -22,7 +23,7 @@ from voiceflow.processors.services.elevenlabs_wire import (
     read_message,
     say,
 )
-from voiceflow.processors.services.retry import Backoff, ServiceError
+from voiceflow.processors.services.retry import ServiceError
 from voiceflow.processors.services.socket import Dialer, RefusedError, Socket, SocketClosedError, WarmSocket
 from voiceflow.processors.services.voice_service import Sound, Stretch
 

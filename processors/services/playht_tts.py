@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from voiceflow.backoff import Backoff, BackoffOptions
 from voiceflow.processor import Processor
 from voiceflow.processors.filters import FilterMaker
 from voiceflow.processors.services.address import checked_url, origin_of
@@ -24,7 +25,7 @@ from voiceflow.processors.services.decoders import Decoder, PcmDecoder
 from voiceflow.processors.services.http import Deadlines, HttpClient
 from voiceflow.processors.services.key import find_key
 from voiceflow.processors.services.playht_wire import HINTS, RequestSound, WavSound, read_message, socket_address
-from voiceflow.processors.services.retry import Backoff, BackoffOptions, ServiceError, Verdict, failure_of_status
+from voiceflow.processors.services.retry import ServiceError, Verdict, failure_of_status
 from voiceflow.processors.services.socket import Dialer, RefusedError, Socket, SocketOptions, WarmSocket
 from voiceflow.processors.services.speech_stream import SpeechStream
 from voiceflow.processors.services.voice_service import Sound, StreamOptions, Stretch

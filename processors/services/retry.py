@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from voiceflow.backoff import Backoff
 from voiceflow.errors import VoiceflowError
 
 __all__ = [
-    "Backoff",
-    "BackoffOptions",
     "Retries",
     "RetryOptions",
     "ServiceError",
@@ -26,6 +25,7 @@ __all__ = [
     "failure_of_status",
     "named",
     "problem_in",
+    "wait_after",
 ]
 
 TOO_EARLY, TOO_MANY = 425, 429
@@ -97,54 +97,10 @@ class Retries:
         return wait_s if elapsed_s + wait_s <= options.patience_s else None
 
 
-@dataclass(frozen=True, slots=True)
-class BackoffOptions:
-    """How a connection that is kept for long is made again when it is lost."""
-
-    first_wait_s: float = 0.25
-    """The longest wait before the second try; doubled for each further one."""
-    longest_wait_s: float = 10.0
-    tries: int = 5
-    """So many failures in a row, and it is given up."""
-
-    def __post_init__(self) -> None:
-        if self.tries < 1 or self.first_wait_s < 0 or self.longest_wait_s < self.first_wait_s:
-            raise ValueError(
-                f"BackoffOptions: tries {self.tries} must be 1 or more, and longest_wait_s {self.longest_wait_s} not less than "
-                f"first_wait_s {self.first_wait_s}, itself not negative"
-            )
-
-
-class Backoff:
-    """The tries of a connection: exponential, with full jitter. ``chance`` gives numbers from 0 to 1.
-
-    A connection that is merely accepted proves nothing: call ``worked`` when it has done something.
-    """
-
-    def __init__(self, options: BackoffOptions, chance: Callable[[], float]) -> None:
-        self.options = options
-        self.failures = 0
-        """In a row."""
-        self._chance = chance
-
-    def worked(self) -> None:
-        """The connection is of use: the next failure is the first one again."""
-        self.failures = 0
-
-    def failed(self, error: ServiceError) -> float | None:
-        """So long until the next try; None: it is given up. Also after that one may try again, once for each time it is called.
-
-        What the service itself asks for is waited for, up to ``longest_wait_s``.
-        """
-        self.failures += 1
-        options = self.options
-        if error.verdict is Verdict.NEVER or self.failures >= options.tries:
-            return None
-        if error.verdict is Verdict.AT_ONCE and self.failures == 1:
-            return 0.0
-        wait_s = self._chance() * min(options.longest_wait_s, options.first_wait_s * 2.0 ** min(self.failures - 1, 60))
-        asked_s = error.retry_after_s or 0.0
-        return max(wait_s, asked_s) if asked_s <= options.longest_wait_s else None
+def wait_after(error: ServiceError, backoff: Backoff) -> float | None:
+    """A connection that is kept for long has failed: so many seconds until the next try; None: it is given up."""
+    wait_s = backoff.failed(at_once=error.verdict is Verdict.AT_ONCE, asked_s=error.retry_after_s or 0.0)
+    return None if error.verdict is Verdict.NEVER else wait_s
 
 
 def asked_to_wait_s(headers: Mapping[str, str]) -> float | None:

@@ -27,8 +27,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.protocol import State
 
+from voiceflow.backoff import Backoff
 from voiceflow.processors.services.address import origin_of
-from voiceflow.processors.services.retry import Backoff, ServiceError, Verdict, failure_of_status
+from voiceflow.processors.services.retry import ServiceError, Verdict, failure_of_status, wait_after
 
 __all__ = ["Dialer", "RefusedError", "Socket", "SocketClosedError", "SocketOptions", "WarmSocket", "dial"]
 
@@ -250,7 +251,7 @@ class Dialer:
     def lost(self, error: ServiceError) -> None:
         """The connection, or the try to make one, has failed. Raises the error, as the vendor would call it, if it is given up."""
         error = self._names(error)
-        wait_s = self._backoff.failed(error)
+        wait_s = wait_after(error, self._backoff)
         if wait_s is None:
             raise error
         self._not_before = asyncio.get_running_loop().time() + wait_s

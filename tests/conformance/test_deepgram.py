@@ -35,6 +35,7 @@ from voiceflow import (
     Word,
 )  # fmt: skip
 from voiceflow.audio import alaw_decode, alaw_encode, mulaw_decode, mulaw_encode
+from voiceflow.backoff import BackoffOptions
 from voiceflow.frames import AudioFormat, InputAudioFrame, TurnEnded
 from voiceflow.processors.context import Context
 from voiceflow.processors.end_policies import Silence
@@ -42,7 +43,6 @@ from voiceflow.processors.services.deepgram_flux import ConfigureFlux, DeepgramF
 from voiceflow.processors.services.deepgram_options import LineOptions
 from voiceflow.processors.services.deepgram_stt import DeepgramOptions, DeepgramSTT
 from voiceflow.processors.services.deepgram_tts import AuraOptions, DeepgramTTS
-from voiceflow.processors.services.retry import BackoffOptions
 from voiceflow.processors.speculation import Speculation
 from voiceflow.processors.turns import Turns
 from voiceflow.testing import Latency

@@ -24,13 +24,13 @@ from voiceflow import (
     UtteranceEnded,
     Word,
 )
+from voiceflow.backoff import BackoffOptions
 from voiceflow.testing import no_leaks
 
 if importlib.util.find_spec("pyaudio") is None:
     pytest.skip("needs PyAudio: apt-get install portaudio19-dev && pip install PyAudio", allow_module_level=True)
 
 from voiceflow.transports.device import DeviceError, DeviceIn, DeviceOut, devices
-from voiceflow.transports.reconnect import ReconnectOptions
 
 RATE = 48000
 FORM = AudioFormat(RATE)
@@ -350,7 +350,7 @@ def test_a_device_that_comes_back_is_opened_again(own_sound_server, how, caplog)
         ),
     }[how]
     pactl("info")
-    speaker = DeviceOut("pulse", FORM, reopen=ReconnectOptions(tries=30, longest_s=1.0))
+    speaker = DeviceOut("pulse", FORM, reopen=BackoffOptions(tries=30, longest_wait_s=1.0))
     caplog.set_level(logging.WARNING)
 
     async def main():
@@ -378,7 +378,7 @@ def test_a_device_that_comes_back_is_opened_again(own_sound_server, how, caplog)
 
 def test_no_device_that_comes_back_ends_the_session(own_sound_server, caplog):
     """With ``reopen`` too a dead sound server is an error in the end, which names the device and the tries."""
-    pipeline = DeviceIn("pulse", FORM, reopen=ReconnectOptions(tries=3, longest_s=0.25)) >> Tape()
+    pipeline = DeviceIn("pulse", FORM, reopen=BackoffOptions(tries=3, longest_wait_s=0.25)) >> Tape()
     with pytest.raises(ExceptionGroup) as error:
         asyncio.run(run_until(Session(pipeline), own_sound_server.kill))
     assert error.group_contains(Exception, match="'pulse' .* has stopped, and no device could be opened in 3 tries: there is no")

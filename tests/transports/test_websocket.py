@@ -22,10 +22,10 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.network.link import Link, tcp_link
 from voiceflow import Frame, InputAudioFrame, Pipeline, PlaybackStopped, Processor, Session, TranscriptFrame
+from voiceflow.backoff import BackoffOptions
 from voiceflow.testing import Latency, ScriptedTTS, labels, no_leaks
 from voiceflow.transports.calls import Calls
 from voiceflow.transports.line import LineOptions
-from voiceflow.transports.reconnect import Reconnect, ReconnectOptions
 from voiceflow.transports.web.socket import call_handler
 from voiceflow.transports.web.view import show
 from voiceflow.transports.websocket import WebsocketOptions, WebsocketServer
@@ -692,7 +692,7 @@ async def test_a_server_that_is_not_there_is_tried_a_few_times() -> None:
     with sockets.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        quick = CallOptions(reconnect=ReconnectOptions(first_s=0.01, longest_s=0.02, tries=3))
+        quick = CallOptions(reconnect=BackoffOptions(first_wait_s=0.01, longest_wait_s=0.02, tries=3))
         record = await call(f"ws://127.0.0.1:{port}/call", parrot, quick)
     assert record.outcome == "refused"
     assert "could not be reached in 3 tries" in record.why
@@ -715,7 +715,7 @@ async def test_a_busy_server_is_tried_again() -> None:
     async with serving(limit=1) as served:
         async with page(served.url) as first:
             await first.hears("started")
-            again = ReconnectOptions(first_s=0.1, longest_s=0.2, tries=100)
+            again = BackoffOptions(first_wait_s=0.1, longest_wait_s=0.2, tries=100)
             calling = asyncio.create_task(call(served.url, caller.agent, options(caller, reconnect=again)))
             while served.calls.refused < 2:
                 await asyncio.sleep(0.01)
@@ -792,33 +792,6 @@ def test_calls_that_are_cut_off_leave_nothing_behind(
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
     captured = capfd.readouterr()
     assert (captured.out, captured.err) == ("", "")
-
-
-# ------------------------------------------------------------------------------------------------------ trying again
-
-
-def test_waits_grow_with_jitter_up_to_a_cap() -> None:
-    """Full jitter: anything from nothing to the whole wait; after the last try there is none."""
-    for share in (0.0, 0.5, 1.0):
-        reconnect = Reconnect(ReconnectOptions(first_s=0.5, longest_s=3.0, tries=6), lambda share=share: share)  # type: ignore[misc]
-        waits = [reconnect.failed() for _ in range(6)]
-        assert waits == [share * 0.5, share * 1.0, share * 2.0, share * 3.0, share * 3.0, None]
-
-
-def test_a_connection_that_worked_begins_the_count_anew() -> None:
-    """Drops that are far between are tried for ever."""
-    reconnect = Reconnect(ReconnectOptions(first_s=1.0, longest_s=8.0, tries=3), lambda: 1.0)
-    for _ in range(50):
-        assert [reconnect.failed(), reconnect.failed()] == [1.0, 2.0]
-        reconnect.worked()
-    assert [reconnect.failed(), reconnect.failed(), reconnect.failed()] == [1.0, 2.0, None]
-
-
-@pytest.mark.parametrize("wrong", [{"tries": 0}, {"first_s": -1}, {"first_s": 2, "longest_s": 1}])
-def test_tries_that_make_no_sense_are_errors(wrong: dict[str, Any]) -> None:
-    """The error names all three values."""
-    with pytest.raises(ValueError, match="tries"):
-        ReconnectOptions(**wrong)
 
 
 @pytest.mark.parametrize("wrong", [{"port": 70000}, {"max_bytes": 10}, {"ping_s": -1}, {"handshake_s": 0}])

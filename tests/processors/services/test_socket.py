@@ -16,7 +16,8 @@ pytest.importorskip("websockets", reason="pip install websockets")
 from aiohttp import WSMsgType, web
 
 from tests.conformance.servers.sockets import over_sockets
-from voiceflow.processors.services.retry import Backoff, BackoffOptions, ServiceError, Verdict
+from voiceflow.backoff import Backoff, BackoffOptions
+from voiceflow.processors.services.retry import ServiceError, Verdict
 from voiceflow.processors.services.socket import Dialer, RefusedError, Socket, SocketClosedError, SocketOptions, WarmSocket, dial
 
 SECRET = "key-0123456789"

@@ -1,4 +1,4 @@
-"""When a connection that is kept for long is made again."""
+"""When a connection to a service is made again: what its failure means for the count."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voiceflow.processors.services.retry import Backoff, BackoffOptions, ServiceError, Verdict
+from voiceflow.backoff import Backoff, BackoffOptions
+from voiceflow.processors.services.retry import ServiceError, Verdict, wait_after
 
 LATER = ServiceError("no", verdict=Verdict.LATER)
 
 
 def waits(backoff: Backoff, error: ServiceError, count: int) -> list[float | None]:
-    return [backoff.failed(error) for _ in range(count)]
+    return [wait_after(error, backoff) for _ in range(count)]
 
 
 def test_the_waits_grow_up_to_a_limit_and_then_it_is_given_up() -> None:
@@ -32,7 +33,7 @@ def test_the_count_begins_anew_when_it_has_worked() -> None:
 
 def test_what_cannot_succeed_is_not_tried_again() -> None:
     """A wrong key stays wrong."""
-    assert Backoff(BackoffOptions(), lambda: 1.0).failed(ServiceError("no")) is None
+    assert wait_after(ServiceError("no"), Backoff(BackoffOptions(), lambda: 1.0)) is None
 
 
 def test_a_connection_that_was_good_is_made_again_at_once() -> None:
@@ -44,7 +45,7 @@ def test_a_connection_that_was_good_is_made_again_at_once() -> None:
 def test_what_the_service_asks_for_is_waited_for_within_bounds(asked_s: float, found: float | None) -> None:
     """Longer than the longest wait is too long."""
     error = ServiceError("no", verdict=Verdict.LATER, retry_after_s=asked_s)
-    assert Backoff(BackoffOptions(first_wait_s=1.0, longest_wait_s=10.0), lambda: 1.0).failed(error) == found
+    assert wait_after(error, Backoff(BackoffOptions(first_wait_s=1.0, longest_wait_s=10.0), lambda: 1.0)) == found
 
 
 @given(st.integers(1, 200), st.floats(0, 1), st.floats(0.01, 5), st.floats(5, 60))
