@@ -14,8 +14,8 @@ import numpy as np
 
 from tests.network.link import Link, Network, udp_link
 from tests.network.talk import PATIENCE_S, Agent, Course, Ear, Notes, Result, Trial, converse, lateness
+from tests.network.tones import Singer, nearest, sung
 from tests.transports.webrtc_caller import RATE, Caller, Voice, candidate, redirected, tone
-from voiceflow.frames import AudioFormat, LLMEnded, OutputAudioFrame, SentenceFrame, UtteranceEnded, Word
 from voiceflow.pipeline import Pipeline
 from voiceflow.processor import Processor
 from voiceflow.session import Session
@@ -55,38 +55,6 @@ TRIALS = (
     Trial("50 ms, cut for 4 s", NEAR, outage_s=4.0),
     Trial("50 ms, half open", NEAR, half_open=True),
 )
-
-
-def hz_of(utterance: int, word: int) -> int:
-    """The tone of a word: those next to one another are 100 Hz apart, those of another reply 1000."""
-    return 400 + 1000 * utterance + 90 * (word % 10)
-
-
-class Singer(Processor):
-    """A voice that sings each word's own tone for 100 ms."""
-
-    makes = AudioFormat(RATE)
-
-    async def process(self, frame: SentenceFrame | LLMEnded) -> AsyncIterator[OutputAudioFrame | UtteranceEnded]:
-        if isinstance(frame, LLMEnded):
-            yield UtteranceEnded(utterance=frame.utterance)
-            return
-        for number, word in enumerate(frame.text.split()):
-            pcm = tone(0.1, hz_of(frame.utterance, number)).tobytes()
-            yield OutputAudioFrame(pcm, RATE, words=(Word(word, 0.0, 0.1),), utterance=frame.utterance)
-
-
-def sung(sound: np.ndarray) -> tuple[int, int] | None:
-    """(utterance, word modulo 10) of a block; None for silence."""
-    if np.sqrt(np.mean(sound.astype(float) ** 2)) < 1000:
-        return None
-    power = np.abs(np.fft.rfft(sound * np.hanning(len(sound)), RATE // 10)) ** 2
-    peak = int(np.argmax(power))
-    if np.sum(power[max(peak - 20, 0) : peak + 20]) < 0.7 * np.sum(power):
-        return None  # a crack, where packets are missing
-    hz = 10 * peak - 400
-    utterance, word = hz // 1000, round(hz % 1000 / 90)
-    return (utterance, word) if 1 <= utterance <= 3 and word < 10 else None
 
 
 class Telephone:
@@ -162,11 +130,11 @@ class Telephone:
     _position = 0
 
     def _sounds(self, at: float, position: int, sound: np.ndarray) -> None:
-        found = sung(sound)
+        found = sung(sound, RATE)
         if found is not None:
             utterance, word = found
             before = self._word.get(utterance, 0)
-            self._word[utterance] = word = before + (word - before + 4) % 10 - 4  # a block on the border may be the one before
+            self._word[utterance] = word = nearest(word, before)
             self.ear.hear(at, (utterance, word), BLOCK_S)
             self.places.append((position, utterance))
         self.ear.stirred.set()
@@ -191,7 +159,8 @@ async def called(door: WebRTC, telephone: Telephone, link: Link, seed: int) -> A
     caller = telephone.caller
     offer = await caller.offer()
     host, port = candidate(offer["sdp"])
-    async with udp_link(port, Link(), seed, host) as (relay, network):
+    network = Network(Link(), seed)
+    async with udp_link(port, network, host) as relay:
         answer = await door.answer(offer | {"sdp": redirected(offer["sdp"], (host, relay))})
         telephone.listen()
         await caller.accept(answer | {"sdp": redirected(answer["sdp"], (host, relay))})
@@ -214,7 +183,7 @@ async def hold(trial: Trial, seed: int = 1) -> Result:
         assert isinstance(sink, LineOut)
         ends.append(sink)
         agent.notes = Notes(lambda: sink.position)
-        return source >> agent.answerer >> Singer() >> agent.notes >> sink
+        return source >> agent.answerer >> Singer(RATE) >> agent.notes >> sink
 
     def watch(session: Session, _: Pipeline, __: Processor) -> None:
         agent.session = session

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import numpy as np
 
-from tests.network.link import Link, tcp_link
+from tests.network.link import Link, Network, tcp_link
 from tests.network.talk import PATIENCE_S, Agent, Course, Ear, Notes, Result, Trial, converse, lateness
 from voiceflow.frames import (
     EndFrame,
@@ -141,13 +141,13 @@ async def hold(trial: Trial, seed: int = 1) -> Result:
             records.append(record)
             return super()._over(record, error)
 
-    talker = Talker(agent)
+    talker, network = Talker(agent), Network(trial.link, seed, trial.up)
     calls = Kept(answering, limit=1, watch=watch)
     frames = FramesOptions(resume_s=RESUME_S) if trial.half_open or trial.link.rate else FramesOptions()
     options = CallOptions(hears=RATE, told=talker.tell, ping_s=trial.ping_s)
     async with (
         WebsocketServer(calls, WebsocketOptions(port=0, ping_s=trial.ping_s), frames=frames) as server,
-        tcp_link(server.options.port, trial.link, seed, trial.up) as (port, network),
+        tcp_link(server.options.port, network) as port,
         lateness(look) as late,
     ):
         loop = asyncio.get_running_loop()

@@ -42,42 +42,50 @@ class Link:
 
 
 class Network:
-    """The state of the way between the peers: in order, down (nothing passes, and is kept back), or half open (what is sent is lost for ever)."""
+    """The way between the peers: in order, down (nothing passes, and is kept back), or half open (what is sent is lost for ever).
 
-    def __init__(self, link: Link, seed: int = 1) -> None:
+    ``link``: each direction's, from now on; ``up``: of the one to the server, over TCP, if that is another.
+    """
+
+    def __init__(self, link: Link, seed: int = 1, up: Link | None = None) -> None:
         self.link = link
+        self.up = up
         self.chance = random.Random(seed)
         self.half_open = False
         self.lost = 0
-        self._up = asyncio.Event()
-        self._up.set()
+        self._passes = asyncio.Event()
+        self._passes.set()
 
     def cut(self) -> None:
         """An outage: nothing passes until it is mended."""
-        self._up.clear()
+        self._passes.clear()
 
     def mend(self) -> None:
         """It is over."""
-        self._up.set()
+        self._passes.set()
 
     @property
     def is_up(self) -> bool:
         """Whether anything passes."""
-        return self._up.is_set()
+        return self._passes.is_set()
 
-    async def up(self) -> None:
+    async def passes(self) -> None:
         """Wait for the end of an outage."""
-        await self._up.wait()
+        await self._passes.wait()
 
 
 class _Pipe:
     """One direction of one TCP connection."""
 
-    def __init__(self, network: Network, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.network, self.link, self.reader, self.writer = network, link, reader, writer
+    def __init__(self, network: Network, upward: bool, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.network, self.upward, self.reader, self.writer = network, upward, reader, writer
         self.free_at = 0.0
         self.due = 0.0
-        self.queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(max(link.buffer // SEGMENT, 1))
+        self.queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(max(self.link.buffer // SEGMENT, 1))
+
+    @property
+    def link(self) -> Link:
+        return (self.network.up if self.upward else None) or self.network.link
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -86,9 +94,9 @@ class _Pipe:
 
     async def take(self) -> None:
         """What the sender sends, segment by segment, with the time at which it is to arrive."""
-        loop, network, link = asyncio.get_running_loop(), self.network, self.link
+        loop, network = asyncio.get_running_loop(), self.network
         while data := await self.reader.read(SEGMENT):
-            now = loop.time()
+            now, link = loop.time(), self.link
             if link.rate:
                 self.free_at = max(self.free_at, now) + len(data) * 8 / link.rate
                 now = self.free_at
@@ -105,7 +113,7 @@ class _Pipe:
         while True:
             due, data = await self.queue.get()
             await asyncio.sleep(max(due - loop.time(), 0.0))
-            await network.up()
+            await network.passes()
             if network.half_open:
                 continue
             if not data:
@@ -117,14 +125,13 @@ class _Pipe:
 
 
 @contextlib.asynccontextmanager
-async def tcp_link(port: int, link: Link, seed: int = 1, up: Link | None = None) -> AsyncIterator[tuple[int, Network]]:
-    """A port on this machine that leads to ``port`` by such a link, both ways (``up``: another to there), and the network to cut."""
-    network = Network(link, seed)
+async def tcp_link(port: int, network: Network) -> AsyncIterator[int]:
+    """A port on this machine that leads to ``port`` by that network."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers = [writer]
         try:
-            await network.up()
+            await network.passes()
             far = socket.socket()
             far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED)
             far.setblocking(False)
@@ -136,14 +143,14 @@ async def tcp_link(port: int, link: Link, seed: int = 1, up: Link | None = None)
             far_reader, far_writer = await asyncio.open_connection(sock=far, limit=SEGMENT)
             writers.append(far_writer)
             async with asyncio.TaskGroup() as group:
-                group.create_task(_Pipe(network, up or link, reader, far_writer).run())
-                group.create_task(_Pipe(network, link, far_reader, writer).run())
+                group.create_task(_Pipe(network, True, reader, far_writer).run())
+                group.create_task(_Pipe(network, False, far_reader, writer).run())
         finally:
             for one in writers:
                 one.transport.abort()
 
     async with serving(connected) as near:
-        yield near, network
+        yield near
 
 
 @contextlib.asynccontextmanager
@@ -216,12 +223,11 @@ class _Relay(asyncio.DatagramProtocol):
 
 
 @contextlib.asynccontextmanager
-async def udp_link(port: int, link: Link, seed: int = 1, host: str = "127.0.0.1") -> AsyncIterator[tuple[int, Network]]:
+async def udp_link(port: int, network: Network, host: str = "127.0.0.1") -> AsyncIterator[int]:
     """The same for datagrams. ``host``: an address of this machine, which both peers use."""
-    network = Network(link, seed)
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(lambda: _Relay(network, (host, port)), local_addr=(host, 0))
     try:
-        yield transport.get_extra_info("sockname")[1], network
+        yield transport.get_extra_info("sockname")[1]
     finally:
         transport.close()

@@ -21,7 +21,8 @@ async def echo(link: Link) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.
             await writer.drain()
         writer.close()
 
-    async with serving(answer) as far, tcp_link(far, link) as (port, network):
+    network = Network(link)
+    async with serving(answer) as far, tcp_link(far, network) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             yield reader, writer, network
@@ -107,7 +108,8 @@ def test_datagrams_are_lost_and_overtake() -> None:
     async def main(link: Link) -> list[int]:
         loop = asyncio.get_running_loop()
         far, got = await loop.create_datagram_endpoint(Got, local_addr=("127.0.0.1", 0))
-        async with udp_link(far.get_extra_info("sockname")[1], link) as (port, network):
+        network = Network(link)
+        async with udp_link(far.get_extra_info("sockname")[1], network) as port:
             near, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=("127.0.0.1", port))
             for number in range(200):
                 near.sendto(b"%d" % number)

@@ -20,7 +20,7 @@ from aiohttp import web
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from tests.network.link import Link, tcp_link
+from tests.network.link import Link, Network, tcp_link
 from voiceflow import Frame, InputAudioFrame, Pipeline, PlaybackStopped, Processor, Session, TranscriptFrame
 from voiceflow.backoff import BackoffOptions
 from voiceflow.testing import Latency, ScriptedTTS, labels, no_leaks
@@ -661,7 +661,8 @@ async def test_a_client_that_cannot_come_back_ends_its_call_with_the_reason(kind
 async def test_a_half_open_connection_is_noticed_and_resumed() -> None:
     """A network that swallows everything without a word is found out by the pings of both sides, and the call goes on by another."""
     caller = Caller(" ".join([TEN] * 4), "bye")
-    async with serving(ping_s=0.5) as served, tcp_link(served.port, Link()) as (port, network):
+    network = Network(Link())
+    async with serving(ping_s=0.5) as served, tcp_link(served.port, network) as port:
         calling = asyncio.create_task(call(f"ws://127.0.0.1:{port}/call", caller.agent, options(caller, ping_s=0.5)))
         while caller.seconds(1) < 0.5:
             await asyncio.sleep(0.01)
@@ -679,7 +680,7 @@ async def test_a_bad_network_is_bridged() -> None:
     """With delay, jitter and losses every sample arrives, once and in order."""
     caller = Caller(TEN, "bye")
     link = Link(delay_s=0.04, jitter_s=0.03, loss=0.03)
-    async with serving() as served, tcp_link(served.port, link) as (port, _):
+    async with serving() as served, tcp_link(served.port, Network(link)) as port:
         record = await call(f"ws://127.0.0.1:{port}/call", caller.agent, options(caller))
     assert record.why == "the agent ended it"
     assert caller.heard() == [TEN, "bye"]
