@@ -144,11 +144,10 @@ class _Talk:
         self.id = id
         self.who = who
         self.task: asyncio.Task[None] | None = None
-        self.peer = Peer(id, options.peer, channel=words is not None, network=self._network_is)
+        self.peer = Peer(id, options.peer, channel=words is not None, network=self._network_is, left=self._left)
         self.wire = WebRTCWire(words)
         live = replace(options.line, speaker=replace(options.line.speaker, continuous=True))
         self.line = Line(self.wire, self.peer, CallStarted(id, who), live)
-        self.peer.gone.add_done_callback(lambda gone: self.line.hang_up(gone.result()))
 
     async def run(self, calls: Calls) -> None:
         """From the answer to the end of the call. Cancelling it ends the call."""
@@ -157,11 +156,15 @@ class _Talk:
             if await self.peer.connected():
                 await self.line.run(calls, self.who)
             else:
-                log.warning("call of %s: never began: %s", self.who, self.peer.gone.result())
+                log.warning("call of %s: never began: %s", self.who, self.peer.gone)
         finally:
             watch.cancel()
             await asyncio.wait([watch])
             await self.peer.close()
+
+    def _left(self, why: str) -> None:
+        """The far end is gone: before the line can find that out by itself, and not know why."""
+        self.line.hang_up(why)
 
     def _network_is(self, round_trip_s: float | None, jitter_s: float) -> None:
         """How long a report is on its way; and, until the far end reports what it played, how far behind the ear may be."""

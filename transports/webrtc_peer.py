@@ -204,21 +204,30 @@ class Connection(RTCPeerConnection):
 
 
 class Peer:
-    """One caller's connection. ``gone`` is done, with the reason, once the far end is no longer there.
+    """One caller's connection. ``gone``: why the far end is no longer there, "" while it is; ``left`` is told of it at once.
 
     ``receive``, ``send`` and ``close``: a line's Socket. ``network``: told the round trip (None: not known yet) and the jitter, in
     seconds, as the far end's RTCP reports say, about once a second.
     """
 
-    def __init__(self, id: str, options: PeerOptions, *, channel: bool, network: Callable[[float | None, float], object]) -> None:
+    def __init__(
+        self,
+        id: str,
+        options: PeerOptions,
+        *,
+        channel: bool,
+        network: Callable[[float | None, float], object],
+        left: Callable[[str], object],
+    ) -> None:
         self.id = id
         self.options = options
         self.stream = RtpStream(options.wait_s)
         """The caller's sound, put in order."""
         self.untold = 0
         """Messages that the page did not read in time."""
-        self.gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.gone = ""
         self._network = network
+        self._left = left
         self._wants_channel = channel
         self._channel: RTCDataChannel | None = None
         self._origin: int | None = None
@@ -284,7 +293,7 @@ class Peer:
                 await self._settled.wait()
         except TimeoutError:
             self.hang_up(f"no connection within {self.options.connect_s:g} s")
-        return not self.gone.done()
+        return not self.gone
 
     # ------------------------------------------------------------------------------------------------ the socket
 
@@ -296,7 +305,7 @@ class Peer:
     async def receive(self) -> Message | None:
         """See Socket."""
         while not self._messages:
-            if self.gone.done():
+            if self.gone:
                 return None
             self._came.clear()
             await self._came.wait()
@@ -304,8 +313,8 @@ class Peer:
 
     async def send(self, message: Message) -> None:
         """Binary is sound, text goes into the data channel. Neither waits: sound must not wait behind words."""
-        if self.gone.done():
-            raise ConnectionError(self.gone.result())
+        if self.gone:
+            raise ConnectionError(self.gone)
         if isinstance(message, bytes):
             self._track.put(message)
         else:
@@ -332,7 +341,7 @@ class Peer:
         await self._settled.wait()
         now = asyncio.get_running_loop().time
         packets, since = -1, now()
-        while not self.gone.done():
+        while not self.gone:
             await asyncio.sleep(min(LOOK_S, self.options.silent_s / 4))
             received = await self._look()
             if received != packets:
@@ -353,8 +362,9 @@ class Peer:
 
     def hang_up(self, reason: str) -> None:
         """The far end is gone, or said so. The first reason stands."""
-        if not self.gone.done():
-            self.gone.set_result(reason)
+        if not self.gone:
+            self.gone = reason
+            self._left(reason)
         self._settled.set()
         self._came.set()
 
@@ -386,7 +396,7 @@ class Peer:
         if self._timer is not None:
             self._timer.cancel()
         due = self.stream.due
-        self._timer = loop.call_at(due, self._take) if due is not None and not self.gone.done() else None
+        self._timer = loop.call_at(due, self._take) if due is not None and not self.gone else None
 
     def _channel_opened(self, channel: RTCDataChannel) -> None:
         if self._wants_channel and self._channel is None:

@@ -287,6 +287,21 @@ class TestNetwork:
 
         run(test)
 
+    def test_the_reason_stands_whatever_the_line_is_about_to_do(self) -> None:
+        """A writer that finds the connection gone in the same moment has no better one."""
+
+        async def test() -> None:
+            agent = Agent()
+            async with WebRTC(agent.calls, words=Words) as door, calling(door, Voice(), channel=True) as caller:
+                await caller.until(lambda: len(caller.heard) > 20)
+                (talk,) = door._talks.values()
+                agent.sinks[0].tell(InterruptFrame(reason="a word that is about to leave"))
+                talk.peer.hang_up("the power failed")
+                await all_over(door, 5.0)
+            assert agent.records[0].why == "the power failed"
+
+        run(test)
+
     def test_a_caller_who_cannot_be_reached_is_given_up(self) -> None:
         """Without a connection in time there is no call, and nothing is left."""
 
