@@ -50,7 +50,9 @@ from voiceflow.transports.wire_messages import (
     FromClientInFrames,
     Interrupt,
     Mute,
+    Ping,
     PlayedSamples,
+    Pong,
     Said,
     Sound,
     Start,
@@ -194,6 +196,9 @@ class FramesWire:
                 return [FloorTaken(why="the client")] if taken else [FloorReleased(why="the client")]
             case App(kind, data):
                 return [AppMessage(kind=kind, data=data)]
+            case Ping():
+                self._answers.append(self._encoded(Pong()))
+                return []
             case End():
                 self._over = True
                 return [CallEnded("the caller hung up")]
@@ -217,7 +222,7 @@ class FramesWire:
     # --------------------------------------------------------------------------------------------- to the client
 
     def answers(self) -> list[Message]:
-        """``started``, when it is due."""
+        """``started``, when it is due, and ``pong``."""
         answers, self._answers = self._answers, []
         return answers
 

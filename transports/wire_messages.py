@@ -45,7 +45,9 @@ __all__ = [
     "FromServerInFrames",
     "Interrupt",
     "Mute",
+    "Ping",
     "PlayedSamples",
+    "Pong",
     "Said",
     "Sound",
     "Start",
@@ -127,6 +129,10 @@ class App(Said, frozen=True, tag="app"):
     data: Any = None
 
 
+class Ping(Said, frozen=True, tag="ping"):
+    """Say something back: a browser's page can send no ping of the websocket itself."""
+
+
 class End(Said, frozen=True, tag="end"):
     """The caller hangs up."""
 
@@ -162,13 +168,17 @@ class State(Said, frozen=True, tag="state"):
     state: str
 
 
+class Pong(Said, frozen=True, tag="pong"):
+    """The answer to a ping."""
+
+
 class Ended(Said, frozen=True, tag="ended"):
     """The call is over."""
 
     reason: str = ""
 
 
-Control: TypeAlias = Start | PlayedSamples | Text | Digits | Interrupt | Mute | TakeFloor | App | End
+Control: TypeAlias = Start | PlayedSamples | Text | Digits | Interrupt | Mute | TakeFloor | App | Ping | End
 
 FromClient = msgspec.json.Decoder(Control)
 """The JSON of a client."""
@@ -199,6 +209,7 @@ FromServerInFrames = msgspec.msgpack.Decoder(
     Started
     | Clear
     | State
+    | Pong
     | Ended
     | OutputAudioFrame
     | SpeechStarted
@@ -215,7 +226,7 @@ FromServerInFrames = msgspec.msgpack.Decoder(
 )
 """The MessagePack of a server: frames in their own encoding."""
 
-RESERVED = {struct.__struct_config__.tag for struct in (Started, Clear, State, Ended)} | {
+RESERVED = {struct.__struct_config__.tag for struct in (Started, Clear, State, Pong, Ended)} | {
     "speech_started", "speech_stopped", "transcript", "turn_started", "turn_ended", "playback_started", "words_heard", "utterance_ended",
     "playback_stopped", "interrupted", "tool_started", "tool_ended", "error",
 }  # fmt: skip

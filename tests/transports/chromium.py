@@ -34,6 +34,7 @@ class Page:
 
     browser: Browser
     session: str
+    context: str
     errors: list[str] = field(default_factory=list)
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -105,6 +106,10 @@ class Page:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
 
+    async def close(self) -> None:
+        """And forget all that its profile had."""
+        await self.browser.call("Target.disposeBrowserContext", browserContextId=self.context)
+
     async def screenshot(self, path: Path, *, whole: bool = False) -> None:
         picture = await self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(picture["data"]))
@@ -170,7 +175,7 @@ class Browser:
         context = (await self.call("Target.createBrowserContext"))["browserContextId"]
         target = (await self.call("Target.createTarget", url="about:blank", browserContextId=context))["targetId"]
         session = (await self.call("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
-        page = self._pages[session] = Page(self, session)
+        page = self._pages[session] = Page(self, session, context)
         for domain in ("Page", "Runtime", "Log"):
             await page.call(f"{domain}.enable")
         await page.call("Page.bringToFront")

@@ -136,6 +136,10 @@ QUICK = "const later = setTimeout; globalThis.setTimeout = (act, ms, ...rest) =>
 """Once ``quick`` is set in the page its long waits pass fifty times faster."""
 
 
+FAST_TICKS = "const slow = setInterval; globalThis.setInterval = (act, ms, ...rest) => slow(act, ms === 2000 ? 40 : ms, ...rest);"
+"""From now on a connection looks that often whether the server is there."""
+
+
 class Line:
     """One call as the server sees it: what came, and what the script sends."""
 
@@ -148,6 +152,8 @@ class Line:
         self._code = 0
         self._reason = b""
         self.closed = False
+        self.answers = True
+        """Pings."""
         self._news = asyncio.Event()
 
     async def listen(self) -> None:
@@ -164,6 +170,8 @@ class Line:
                 self.sound.append(message.data)
             else:
                 self.said.append(json.loads(message.data))
+                if self.said[-1]["type"] == "ping" and self.answers:
+                    await self.tell("pong")
             self._news.set()
 
     async def close(self, code: int, message: bytes = b"") -> None:
@@ -549,6 +557,25 @@ class TestProblems:
                 await state(page, "listening")
                 await again.until(lambda: again.sound)
                 assert "a new call" in await page.text("#captions")
+
+        rig.run(main())
+
+    def test_a_server_that_has_fallen_silent_is_left(self, rig: Rig) -> None:
+        """No socket is closed where a network swallows everything: the page asks, is not answered, and calls again. One that answers is kept."""
+
+        async def main() -> None:
+            peer = Peer()
+            peer.resumes = True
+            async with opened(rig, peer) as page:
+                await page.evaluate(FAST_TICKS)
+                await page.click("#talk")
+                line = await peer.line()
+                await line.until(lambda: sum(m["type"] == "ping" for m in line.said) > 10)
+                assert len(peer.lines) == 1
+                line.answers = False
+                again = await peer.line()
+                assert (await again.until(lambda: again.has_said("start")))["resume"] == "again"
+                await state(page, "listening")
 
         rig.run(main())
 

@@ -230,6 +230,7 @@ def test_a_server_that_keeps_no_calls_gives_no_token() -> None:
         ({"type": "app", "kind": "map", "data": {"x": [1, None]}}, [AppMessage(kind="map", data={"x": [1, None]})]),
         ({"type": "mute", "muted": True}, [FloorReleased(why="muted")]),
         ({"type": "mute", "muted": False}, []),
+        ({"type": "ping"}, []),
         ({"type": "end"}, [CallEnded("the caller hung up")]),
     ],
 )
@@ -238,6 +239,18 @@ def test_what_a_client_says_is_understood(encoding: str, message: dict[str, Any]
     wire = begun(encoding)
     assert wire.receive(written(encoding, **message)) == meaning
     assert wire.faults == 0
+
+
+@encodings
+def test_a_ping_is_answered(encoding: str) -> None:
+    """Once each; before the start it is no start."""
+    wire = begun(encoding)
+    wire.answers()
+    for _ in range(2):
+        assert wire.receive(written(encoding, type="ping")) == []
+        assert [read(m) for m in wire.answers()] == [{"type": "pong"}]
+    with pytest.raises(WireError, match="has to be a start, and was Ping"):
+        FramesWire().receive(written(encoding, type="ping"))
 
 
 @encodings
@@ -572,7 +585,7 @@ def documented() -> list[dict[str, Any]]:
 def test_every_message_of_the_documentation_is_one() -> None:
     """Its examples are understood, and every message there is stands in it."""
     examples = documented()
-    said_by_clients = {"start", "played", "text", "digits", "interrupt", "mute", "floor", "app", "end"}
+    said_by_clients = {"start", "played", "text", "digits", "interrupt", "mute", "floor", "app", "ping", "end"}
     for message in examples:
         if message["type"] in said_by_clients:
             FromClient.decode(json.dumps(message))

@@ -8,6 +8,7 @@ export const played = (samples) => ({ type: "played", samples });
 export const typed = (text) => ({ type: "text", text });
 export const muted = (muted) => ({ type: "mute", muted });
 export const INTERRUPT = { type: "interrupt" };
+export const PING = { type: "ping" };
 export const HANG_UP = { type: "end" };
 
 const HEARD = {

@@ -8,10 +8,9 @@ import { Resampler } from "./resample.js";
 const REPORT_S = 0.02;
 
 class PlayoutNode extends AudioWorkletProcessor {
-  constructor({ processorOptions: { rate, options } }) {
+  constructor({ processorOptions: { rate } }) {
     super();
-    this.rate = rate;
-    this.playout = new Playout(rate, options);
+    this.playout = new Playout(rate);
     this.resampler = new Resampler(rate, sampleRate);
     this.block = new Float32Array(Math.max(1, Math.round((128 * rate) / sampleRate))); // about one quantum's worth
     this.ready = []; // at the context's rate
@@ -65,11 +64,7 @@ class PlayoutNode extends AudioWorkletProcessor {
       cleared,
       time: currentTime + (128 + this.waiting) / sampleRate + this.resampler.heldSeconds, // when the sample at `position` leaves
       position: playout.played,
-      active: playout.active,
       peak: this.peak,
-      targetMs: playout.targetMs,
-      underruns: playout.underruns,
-      queuedMs: (playout.queued / this.rate) * 1000,
     });
     this.peak = 0;
   }

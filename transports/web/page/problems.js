@@ -31,8 +31,6 @@ export function problem(name, detail = "") {
   return { name: name in PROBLEMS ? name : "unknown", what, cure, detail };
 }
 
-export const NAMES = Object.keys(PROBLEMS);
-
 // Of what getUserMedia rejects with (W3C Media Capture and Streams, 10.2).
 export function microphoneProblem(error) {
   const names = {

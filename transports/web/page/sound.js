@@ -89,7 +89,6 @@ export class Loudspeaker {
     this.moved = moved;
     this.ear = new Ear(rate);
     this.level = 0;
-    this.facts = { targetMs: 0, underruns: 0, queuedMs: 0, active: false };
     this.reported = 0;
     this.node = new AudioWorkletNode(context, "playout", { numberOfInputs: 0, outputChannelCount: [1], processorOptions: { rate } });
     this.node.port.onmessage = ({ data }) => this.note(data);
@@ -109,10 +108,9 @@ export class Loudspeaker {
     this.node.port.postMessage("clear");
   }
 
-  note({ time, position, cleared, peak, ...facts }) {
+  note({ time, position, cleared, peak }) {
     this.ear.note(time, position, cleared);
     this.level = peak;
-    this.facts = facts;
     const heard = this.position();
     if (heard > this.reported) this.moved((this.reported = heard));
   }
