@@ -8,7 +8,7 @@ recording a call    ``recording.Recorder``                                      
 sound device        ``device.DeviceIn``, ``device.DeviceOut``                   ``portaudio`` (pyaudio)
 in one program      ``memory.MemoryIn``, ``MemoryOut``, ``pair``
 programs, pages     ``websocket.WebsocketServer`` (websockets);                 ``wire_frames``, ``wire_messages``
-                    ``websocket_client.call`` calls one;                        ``wire_frames_client``, ``reconnect``
+                    ``websocket_client.call`` calls one;                        ``wire_frames_client``
                     ``web`` serves the page (aiohttp)
 Pipecat's clients   ``rtvi.RTVIWire``                                           ``protobuf_frames``
 WebRTC              ``webrtc.WebRTC``, ``webrtc_peer`` (aiortc)                 ``webrtc_wire``, ``rtp``, ``opus`` (av)

@@ -47,6 +47,9 @@ HERE = (PlaybackStarted, WordsHeard, PlaybackStopped, UtteranceEnded, InterruptF
 TRUST_S = 0.25
 """Two reports that did not come."""
 
+PATIENCE_S = 10.0
+"""A far end whose reports are overdue by more than this has just stopped reporting."""
+
 RECENT = 16
 """Frames that are known to have been told: a frame may pass several edges."""
 
@@ -135,7 +138,7 @@ class LineOut(Speaker):
     where they end sooner. ``DigitsFrame`` waits until all that was said before it has left.
     """
 
-    def __init__(self, wire: Wire, outbox: Outbox, options: SpeakerOptions, patience_s: float = 10.0) -> None:
+    def __init__(self, wire: Wire, outbox: Outbox, options: SpeakerOptions) -> None:
         self.wire = wire
         self.outbox = outbox
         self._ended: UtteranceEnded | None = None
@@ -149,7 +152,7 @@ class LineOut(Speaker):
             self._send_sound,
             wire.speaks,
             options,
-            clock=_clock(wire, options, patience_s, lambda: self.position - outbox.waiting),
+            clock=_clock(wire, options, lambda: self.position - outbox.waiting),
             clear=self._send_clear if wire.clears else None,
             mark=self._send_mark if wire.proof == "marks" else None,
         )
@@ -255,12 +258,11 @@ class LineOut(Speaker):
 
 class _Reports(ReportClock):
     """A far end that has ever reported is believed to play on without word of it for ``TRUST_S`` only: then the connection may be gone,
-    and what was not reported has to be said again. After ``patience_s`` more it has just stopped reporting. ``sent``: how far into the
+    and what was not reported has to be said again. After ``PATIENCE_S`` more it has just stopped reporting. ``sent``: how far into the
     stream sound has really left; what waits here for a slow network was not heard."""
 
-    def __init__(self, sample_rate: int, latency_s: float, patience_s: float, sent: Callable[[], int]) -> None:
+    def __init__(self, sample_rate: int, latency_s: float, sent: Callable[[], int]) -> None:
         super().__init__(sample_rate, latency_s)
-        self.patience_s = patience_s
         self._sent = sent
         self._proof: int | None = None
 
@@ -276,7 +278,7 @@ class _Reports(ReportClock):
             return ear
         limit = self._proof + round(TRUST_S * self.sample_rate)
         overdue_s = now - self._timetable.due(limit) - self.latency_s
-        return min(ear, limit) if overdue_s <= self.patience_s else ear
+        return min(ear, limit) if overdue_s <= PATIENCE_S else ear
 
     def cleared(self, position: int, now: float) -> None:
         super().cleared(position, now)
@@ -284,10 +286,10 @@ class _Reports(ReportClock):
             self._proof = position
 
 
-def _clock(wire: Wire, options: SpeakerOptions, patience_s: float, sent: Callable[[], int]) -> EarClock:
+def _clock(wire: Wire, options: SpeakerOptions, sent: Callable[[], int]) -> EarClock:
     rate = wire.speaks.sample_rate
     if wire.proof == "marks":
         return MarkClock(rate, options.latency_s)
     if wire.proof == "reports":
-        return _Reports(rate, options.latency_s, patience_s, sent)
+        return _Reports(rate, options.latency_s, sent)
     return DelayClock(rate, options.latency_s, exact=options.latency_known)

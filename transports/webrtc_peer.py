@@ -136,19 +136,14 @@ class _Track(MediaStreamTrack):
     def __init__(self, begun: Callable[[int], object]) -> None:
         super().__init__()
         self.sender: RTCRtpSender | None = None
-        self.dropped = 0
-        """Packets that the connection did not take in time."""
         self._begun = begun
-        self._packets: deque[bytes] = deque()
+        self._packets: deque[bytes] = deque(maxlen=BURST)
         self._filled = asyncio.Event()
         self._position = 0
 
     def put(self, payload: bytes) -> None:
         """20 ms."""
         self._packets.append(payload)
-        if len(self._packets) > BURST:
-            self._packets.popleft()
-            self.dropped += 1
         self._filled.set()
 
     async def recv(self) -> OpusPacket:
@@ -223,8 +218,6 @@ class Peer:
         self.options = options
         self.stream = RtpStream(options.wait_s)
         """The caller's sound, put in order."""
-        self.untold = 0
-        """Messages that the page did not read in time."""
         self.gone = ""
         self._network = network
         self._left = left
@@ -410,9 +403,7 @@ class Peer:
 
     def _say(self, message: str) -> None:
         channel = self._channel
-        if channel is None or channel.readyState != "open" or channel.bufferedAmount > FULL:
-            self.untold += 1
-        else:
+        if channel is not None and channel.readyState == "open" and channel.bufferedAmount <= FULL:
             channel.send(message)
 
     def _stream_began(self, origin: int) -> None:

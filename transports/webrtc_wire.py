@@ -38,15 +38,13 @@ class WebRTCWire:
     clears = False
     proof = "reports"
 
-    def __init__(self, words: Wire | None = None, encoder: OpusEncoder | None = None) -> None:
+    def __init__(self, words: Wire | None = None) -> None:
         self.words = words
-        self.silence_s = 0.0
-        """How much silence stands for what was lost."""
         self.faults = 0
         """Packets that no sound could be made of."""
         self.reported = False
         """The far end has said what it played."""
-        self._encoder = encoder or OpusEncoder()
+        self._encoder = OpusEncoder()
         self._decoder = OpusDecoder()
 
     @property
@@ -90,7 +88,6 @@ class WebRTCWire:
         pts, missing, samples = _HEAD.unpack_from(message)
         frames: list[Received] = []
         if missing:
-            self.silence_s += missing / OPUS_RATE
             frames.append(InputAudioFrame(pcm=bytes(2 * missing), sample_rate=OPUS_RATE, pts=pts - missing / OPUS_RATE))
         pcm = self._decoder.decode(message[_HEAD.size :])
         if len(pcm) != 2 * samples:

@@ -185,7 +185,6 @@ class _Ear(LineIn):
         self._outbox = outbox
         self._queue = bytearray()
         self._heard = self._reported = 0
-        self._other: list[Frame] = []
 
     def deliver(self, frame: Frame, now: float) -> bool:
         """See LineIn."""

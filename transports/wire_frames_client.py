@@ -6,7 +6,6 @@ Pure. See ``docs/websocket.md``.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -42,8 +41,6 @@ from voiceflow.transports.wire_messages import (
 )
 
 __all__ = ["FramesClientWire"]
-
-log = logging.getLogger("voiceflow")
 
 Told = Callable[[Frame], object]
 
