@@ -35,8 +35,6 @@ class Outbox:
     def __init__(self, limit: int = 4096) -> None:
         self.limit = limit
         self.overflowed = False
-        self.thrown = 0
-        """Samples that were thrown away here, so far."""
         self.waiting = 0
         """Samples that have not left."""
         self.positions = Positions()
@@ -68,13 +66,10 @@ class Outbox:
 
     def throw_away_sound(self) -> None:
         """Sound that has not left never will, and its marks."""
-        thrown = self._unsent + sum(item.samples for item in self._items)
+        self._items = deque(item for item in self._items if not item.is_sound)
+        if self.waiting:
+            self.positions.left_out(self.waiting)
         self._unsent = self.waiting = 0
-        if any(item.is_sound for item in self._items):
-            self._items = deque(item for item in self._items if not item.is_sound)
-        if thrown:
-            self.thrown += thrown
-            self.positions.left_out(thrown)
 
     def start_again(self, position: int) -> None:
         """Another connection: sound that has not left never will, old word of that is of no use, and the far end counts from here."""

@@ -792,7 +792,8 @@ async def test_a_phone_call_whose_socket_closes_is_over() -> None:
     st.lists(st.one_of(st.tuples(st.just("put"), st.integers(1, 50)), st.just(("take", 1)), st.just(("throw", 0)), st.just(("again", 0))))
 )
 def test_positions_lead_from_what_came_to_where_it_stood(steps: list[tuple[str, int]]) -> None:
-    """For any order of sound queued, sent, thrown away and begun again, each sample that was sent is found at its place."""
+    """For any order of sound queued, sent, thrown away and begun again, each sample that was sent is found at its place,
+    and it is known how many wait."""
     outbox, made, sent = Outbox(limit=10_000), 0, []
     for step, count in steps:
         if step == "put":
@@ -808,6 +809,10 @@ def test_positions_lead_from_what_came_to_where_it_stood(steps: list[tuple[str, 
     for count, number in enumerate(sent, 1):
         assert outbox.positions.of(count) == number + 1
     assert outbox.positions.of(len(sent) + 1000) == outbox.positions.of(len(sent))
+    waiting, left = outbox.waiting, 0
+    while (message := outbox.take()) is not None:
+        left += len(str(message).split(","))
+    assert (left, outbox.waiting) == (waiting, 0)
 
 
 def test_positions_forget_the_oldest_places() -> None:
