@@ -145,7 +145,6 @@ class LineOut(Speaker):
         """The utterance being said has been made to its end, and the far end does not know yet that it has it all."""
         self._end_told: UtteranceEnded | None = None
         self._told: deque[Frame] = deque(maxlen=RECENT)
-        self._passed_on: dict[tuple[type[Frame], str], bool] = {}
         self._left = asyncio.Event()
         options = with_options(options, block_ms=wire.block_ms, ahead_s=wire.ahead_s if wire.clears else 0.0)
         super().__init__(
@@ -196,14 +195,9 @@ class LineOut(Speaker):
         self._stirred.set()
 
     def watch(self, session: Session, pipeline: Pipeline, sink: Processor) -> None:
-        """See the frames that the wire tells where they end, in this pipeline, if that is before here."""
-        if not self.wire.tells:
-            return
-        for node in pipeline.nodes:
-            for told in self.wire.tells:
-                self._passed_on[told, node.name] = node is not self and any(issubclass(made, told) for made in node.contract.yields)
-
-        session.tap(self._see)
+        """See the frames that the wire tells where they end, if that is before here."""
+        if self.wire.tells:
+            session.tap(self._see)
 
     def tell(self, frame: Frame) -> None:
         """Tell the far end, if its wire has a word for it."""
@@ -224,7 +218,9 @@ class LineOut(Speaker):
 
     def _goes_on(self, frame: Frame, target: str) -> bool:
         """The node may hand it on, changed: what leaves the last such node is what counts."""
-        return any(self._passed_on.get((kind, target), False) for kind in type(frame).__mro__[:3])
+        told = tuple(told for told in self.wire.tells if isinstance(frame, told))
+        node = next((node for node in self.session.pipeline.nodes if node.name == target), self)
+        return node is not self and any(issubclass(made, told) for made in node.contract.yields)
 
     def _note_end(self, frame: Spoken) -> None:
         if isinstance(frame, UtteranceEnded):

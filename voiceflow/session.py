@@ -56,7 +56,7 @@ class Session:
 
     ``await session.run()`` lasts as long as the call, and raises an ExceptionGroup of NodeErrors if a node ended it.
     ``async with Session(...) as session:`` runs it in the background, and ends it (drained) at the block's end.
-    ``settings``: the application's own values, for its nodes to read.
+    ``settings``: the application's own values, for its nodes to read. ``pipeline``: as it is now, with what replaced a node.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class Session:
     ) -> None:
         self.options = options or SessionOptions()
         self.settings: Mapping[str, Any] = dict(settings or {})
-        self._pipeline = pipeline if isinstance(pipeline, Pipeline) else Pipeline(pipeline)
+        self.pipeline = pipeline if isinstance(pipeline, Pipeline) else Pipeline(pipeline)
         if not isinstance(inputs, Sequence) or not all(isinstance(t, type) and issubclass(t, Frame) for t in inputs):
             raise SessionError(f"inputs is a list of frame types, such as inputs=[TextFrame]; it was {inputs!r}")
         self._inputs = tuple(inputs)
-        plan, self._converters = with_converters(self._pipeline.plan(self._inputs), {})
+        plan, self._converters = with_converters(self.pipeline.plan(self._inputs), {})
         for node in plan.nodes:
             if node._session is not None:
                 raise SessionError(
@@ -254,7 +254,7 @@ class Session:
             raise SessionError(f"{new.name} has already been in a session; give replace() a new node")
         async with self._replacing:
             self._check_replacing(old)
-            pipeline = self._pipeline.substitute(old, new)
+            pipeline = self.pipeline.substitute(old, new)
             plan, converters = with_converters(pipeline.plan(self._inputs), self._converters)
             before = dict(self._flow.router.hops)
             fresh = [self._adopt(node) for node in plan.nodes if node not in before]
@@ -273,7 +273,7 @@ class Session:
                 raise
             hops = before | {hop.node: hop for hop in fresh}
             plan.down[old], plan.up[old] = plan.down[new], plan.up[new]
-            self._pipeline, self._converters = pipeline, converters
+            self.pipeline, self._converters = pipeline, converters
             self._flow.router.rebuild(plan, {node: hops[node] for node in plan.nodes})
             self._sweep.rebuild()
             try:

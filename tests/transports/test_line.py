@@ -591,6 +591,49 @@ async def test_a_frame_is_told_once_and_as_it_was_in_the_end() -> None:
     assert [message["state"] for message in page.told_of("state")] == ["listening", "thinking", "speaking", "listening"]
 
 
+class Loud(Processor):
+    """Corrects what it hands on."""
+
+    def process(self, frame: TranscriptFrame) -> TranscriptFrame:
+        return replace(frame, text=frame.text.upper())
+
+
+class Louder(Loud):
+    """Another of the kind."""
+
+
+class Deaf(Processor):
+    """Stands where one was that handed on, and does not."""
+
+    def process(self, frame: TranscriptFrame) -> TurnEnded:
+        return TurnEnded(text=frame.text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "told"),
+    [(Loud, "", "TWO"), (Louder, "", "TWO"), (Deaf, "", "two"), (Deaf, "Loud", "two")],
+)
+async def test_after_a_replacement_a_frame_is_told_once_all_the_same(kind: type[Processor], name: str, told: str) -> None:
+    """A node that came later counts as it is: what leaves it is told if it hands on, and what comes to it if it does not."""
+    old, new = Loud(), kind()
+    new.name = name
+
+    def agent(source: Processor, sink: Processor) -> Pipeline:
+        return source >> old >> Ears() >> Parrot() >> ScriptedTTS(Latency()) >> sink
+
+    sessions: list[Session] = []
+    async with Page() as page:
+        call = Call(page, calls=Calls(agent, limit=1, watch=lambda session, *_: sessions.append(session)))
+        page.tell(type="text", text="one")
+        await page.hears_of("playback_stopped")
+        await sessions[0].replace(old, new)
+        page.tell(type="text", text="two")
+        await page.hears_of("playback_stopped", 2)
+        page.tell(type="end")
+        await call.record()
+    assert [message["text"] for message in page.told_of("transcript")] == ["ONE", told]
+
+
 async def test_what_no_node_takes_is_told_all_the_same() -> None:
     """A turn that ends in a pipeline where nobody listens to turns comes to the line, which tells it."""
 

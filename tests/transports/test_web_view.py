@@ -37,10 +37,9 @@ async def seen(budget: Budget | None = None) -> list[tuple[str, Any]]:
         if frame.kind == "latency":
             answered.set()
 
-    pipeline = agent()
-    session = Session(pipeline)
+    session = Session(agent())
     async with session:
-        View(session, pipeline, tell, budget)
+        View(session, tell, budget)
         async with asyncio.timeout(20):
             await answered.wait()
     json.dumps(told)
@@ -59,6 +58,22 @@ async def test_the_picture_comes_first_and_then_now_and_again() -> None:
     assert {end for ends in arrows for end in ends} <= names
     assert arrows["Turns", "Context"] is False
     assert arrows["RecordingSink", "Context"] is True
+
+
+async def test_the_picture_is_that_of_the_pipeline_as_it_is() -> None:
+    """A node that replaced another stands in it from the next picture on."""
+    told: list[set[str]] = []
+    pipeline = agent()
+    session = Session(pipeline)
+    async with session:
+        View(session, lambda frame: told.append({node["name"] for node in frame.data["nodes"]}) if frame.kind == "pipeline" else None)
+        await asyncio.sleep(0.1)
+        new = ScriptedTTS()
+        new.name = "another voice"
+        await session.replace(next(node for node in pipeline.nodes if node.name == "ScriptedTTS"), new)
+        await asyncio.sleep(2.1)
+        session.cancel()
+    assert [told[0] - told[-1], told[-1] - told[0]] == [{"ScriptedTTS"}, {"another voice"}]
 
 
 async def test_the_wait_for_an_answer_is_told_stage_by_stage_with_its_budget() -> None:

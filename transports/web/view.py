@@ -32,9 +32,8 @@ class View:
     It is made for a session that runs, and ends with it. ``tell`` must not wait.
     """
 
-    def __init__(self, session: Session, pipeline: Pipeline, tell: Callable[[TellFrame], object], budget: Budget | None = None) -> None:
+    def __init__(self, session: Session, tell: Callable[[TellFrame], object], budget: Budget | None = None) -> None:
         self._session = session
-        self._pipeline = pipeline
         self._tell = tell
         budget = budget or Budget()
         self._budget = {"stt": budget.stt_ms, "llm": budget.llm_ms, "tts": budget.tts_ms, "total": budget.total_ms}
@@ -50,7 +49,7 @@ class View:
         for look in itertools.count():
             again = look % AGAIN == 0
             if again:
-                self._tell(TellFrame(kind="pipeline", data=self._pipeline.data()))
+                self._tell(TellFrame(kind="pipeline", data=self._session.pipeline.data()))
             now = depths(self._session.inboxes())
             if again or now != told:
                 self._tell(TellFrame(kind="depths", data={"nodes": now}))
@@ -61,7 +60,7 @@ class View:
 def show(session: Session, pipeline: Pipeline, sink: Processor) -> None:
     """For ``Calls(watch=...)``: watch a call for the page it is held with, if there is one that has a word for ``TellFrame``."""
     if isinstance(sink, LineOut) and TellFrame in sink.wire.tells:
-        View(session, pipeline, sink.tell)
+        View(session, sink.tell)
 
 
 def depths(states: Sequence[NodeState]) -> dict[str, dict[str, Any]]:
