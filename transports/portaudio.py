@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter, sleep
 from typing import Any
 
@@ -171,7 +172,7 @@ class Stream:
             await asyncio.sleep(wait_s)
             try:
                 # The device itself first, then the system's default, in turns.
-                await in_thread(self._find_again if reconnect.failures % 2 else self._find_default)
+                await in_thread(partial(self._find, self._wanted.name if reconnect.failures % 2 else None))
                 await self._start_up(in_thread, RUNS_AGAIN_S)
             except DeviceError as again:
                 error = again
@@ -180,11 +181,8 @@ class Stream:
                 return
         raise DeviceError(f"{self._wanted} has stopped, and no device could be opened in {reconnect.failures} tries: {error}") from error
 
-    def _find_again(self) -> None:
-        self._device = find(self._wanted.name, "in" if self._is_input else "out", self._format.channels)
-
-    def _find_default(self) -> None:
-        self._device = find(None, "in" if self._is_input else "out", self._format.channels)
+    def _find(self, name: str | None) -> None:
+        self._device = find(name, "in" if self._is_input else "out", self._format.channels)
 
     def _close_now(self) -> None:
         with self._opening:  # a start that was cancelled opens on to its end in its thread
