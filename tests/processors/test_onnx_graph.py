@@ -10,6 +10,7 @@ import pytest
 
 from voiceflow.errors import ModelError
 from voiceflow.processors.onnx_graph import outputs_of, with_output
+from voiceflow.protobuf import bytes_field
 
 
 def test_an_inner_value_becomes_an_output(model: Callable[[str], Path], tmp_path: Path) -> None:
@@ -41,6 +42,14 @@ def test_a_file_that_is_no_model_is_named(content: bytes, tmp_path: Path) -> Non
     path.write_bytes(content)
     with pytest.raises(ModelError, match=r"junk\.onnx cannot be read"):
         outputs_of(path, "Ceil")
+
+
+def test_a_node_that_gives_nothing_has_no_outputs(tmp_path: Path) -> None:
+    """It is passed over; of the others it is the first output, by its name."""
+    path = tmp_path / "small.onnx"
+    nodes = [bytes_field(1, bytes_field(4, b"Ceil") + b"".join(bytes_field(2, name) for name in names)) for names in ([], [b"up", b"too"])]
+    path.write_bytes(bytes_field(7, b"".join(nodes)))
+    assert outputs_of(path, "Ceil") == ["up"]
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
