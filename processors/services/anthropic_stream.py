@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from voiceflow.messages import ToolCall
-from voiceflow.processors.services.reply import Reasoning, ReplyCall, ReplyEnd, ReplyEvent, ReplyText, ReplyUsage
+from voiceflow.processors.services.reply import Reasoning, ReplyCall, ReplyEnd, ReplyEvent, ReplyText, ReplyUsage, why_broken
 from voiceflow.processors.services.retry import ServiceError, Verdict, named
 from voiceflow.processors.services.sse import EventStream, ServerEvent
 from voiceflow.processors.services.tool_deltas import mended_arguments
@@ -48,19 +48,22 @@ class MessagesStream:
         """By index: the call that is being written, or None for a block of text or thinking."""
         self._prompt: int | None = None
         self._completion = 0
-        self._understood = 0
+        self._is_understood = False
         self._has_text = False
-        self._has_come = False
 
     def feed(self, chunk: bytes) -> list[ReplyEvent]:
         """See ReplyStream."""
-        self._has_come = self._has_come or bool(chunk)
         return [said for event in self._events.feed(chunk) for said in self._event(event)]
 
     def close(self) -> list[ReplyEvent]:
         """See ReplyStream."""
         found = [said for event in self._events.close() for said in self._event(event)]
-        error = self._why_broken()
+        error = why_broken(
+            has_come=self._events.has_come,
+            is_understood=self._is_understood,
+            has_ended=self.finish is not None or self.is_done,
+            piece="event of a message",
+        )
         if error is None:
             found += [ReplyCall(self._whole(call)) for call in self._calls]
             if not self._calls and not self._has_text and self.finish in ("max_tokens", "refusal"):
@@ -69,16 +72,6 @@ class MessagesStream:
         if self._prompt is not None:
             found.append(ReplyUsage(self._prompt, self._completion))
         return [*found, ReplyEnd(self.finish or "", error)]
-
-    def _why_broken(self) -> ServiceError | None:
-        if not self._has_come:
-            return ServiceError("the service's answer is empty", verdict=Verdict.LATER)
-        if not self._understood:
-            return ServiceError("the service's answer has no event of a message in it; look at base_url")
-        if self.finish is None and not self.is_done:
-            what = "the service broke off in the middle of the reply; its calls of tools, if any, do not run"
-            return ServiceError(what, verdict=Verdict.LATER)
-        return None
 
     def _whole(self, call: _Call) -> ToolCall:
         return ToolCall(call.id or self._fresh_id(), call.name, mended_arguments(call.pieces) if any(call.pieces) else call.given or "{}")
@@ -110,7 +103,7 @@ class MessagesStream:
             self.is_done = True
         else:
             return  # a ping, or what is not known yet
-        self._understood += 1
+        self._is_understood = True
 
     def _message(self, message: object) -> Iterator[ReplyEvent]:
         if not isinstance(message, Mapping):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from voiceflow.messages import ToolCall
-from voiceflow.processors.services.reply import Reasoning, ReplyCall, ReplyEnd, ReplyEvent, ReplyText, ReplyUsage
+from voiceflow.processors.services.reply import Reasoning, ReplyCall, ReplyEnd, ReplyEvent, ReplyText, ReplyUsage, why_broken
 from voiceflow.processors.services.retry import ServiceError, Verdict, named
 from voiceflow.processors.services.sse import EventStream, ServerEvent
 from voiceflow.processors.services.tool_deltas import ToolDeltas, mended_arguments
@@ -48,13 +48,11 @@ class ChatStream:
         self._deltas = ToolDeltas()
         self._text = ReplyObject() if written else LooseCalls(known)
         self._usage: ReplyUsage | None = None
-        self._understood = 0
+        self._is_understood = False
         self._has_text = False
-        self._has_come = False
 
     def feed(self, chunk: bytes) -> list[ReplyEvent]:
         """What these bytes say. Raises ServiceError if they tell of an error."""
-        self._has_come = self._has_come or bool(chunk)
         return [said for event in self._events.feed(chunk) for said in self._event(event)]
 
     def close(self) -> list[ReplyEvent]:
@@ -62,7 +60,12 @@ class ChatStream:
         found = [said for event in self._events.close() for said in self._event(event)]
         left, written = self._text.close()
         found += self._said(left)
-        error = self._why_broken()
+        error = why_broken(
+            has_come=self._events.has_come,
+            is_understood=self._is_understood,
+            has_ended=self.finish is not None or self.is_done,
+            piece="chunk of a chat completion",
+        )
         if error is None:
             calls = [*self._deltas.calls(self._known, self._fresh_id)]
             calls += [ToolCall(self._fresh_id(), name, mended_arguments([arguments])) for name, arguments in written]
@@ -72,17 +75,6 @@ class ChatStream:
         if self._usage is not None:
             found.append(self._usage)
         return [*found, ReplyEnd(self.finish or "", error)]
-
-    def _why_broken(self) -> ServiceError | None:
-        if not self._has_come:
-            return ServiceError("the server's answer is empty", verdict=Verdict.LATER)
-        if not self._understood:
-            return ServiceError("the server's answer has no chunk of a chat completion in it; look at base_url")
-        if self.finish is None and not self.is_done:
-            return ServiceError(
-                "the server broke off in the middle of the reply; its calls of tools, if any, do not run", verdict=Verdict.LATER
-            )
-        return None
 
     def _said(self, text: str) -> list[ReplyText]:
         self._has_text = self._has_text or bool(text.strip())
@@ -100,7 +92,7 @@ class ChatStream:
     def _chunk(self, chunk: Mapping[str, Any]) -> Iterator[ReplyEvent]:
         if error := chunk.get("error"):
             raise _told_error(error)
-        self._understood += 1
+        self._is_understood = True
         self._read_usage(chunk)
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():

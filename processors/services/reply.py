@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from voiceflow.messages import ToolCall
-from voiceflow.processors.services.retry import ServiceError
+from voiceflow.processors.services.retry import ServiceError, Verdict
 
-__all__ = ["Reasoning", "ReplyCall", "ReplyEnd", "ReplyEvent", "ReplyStream", "ReplyText", "ReplyUsage"]
+__all__ = ["Reasoning", "ReplyCall", "ReplyEnd", "ReplyEvent", "ReplyStream", "ReplyText", "ReplyUsage", "why_broken"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +70,15 @@ class ReplyStream(Protocol):
 
     def close(self) -> list[ReplyEvent]:
         """The answer is over: its calls, unless it was cut off, its usage, its end."""
+
+
+def why_broken(*, has_come: bool, is_understood: bool, has_ended: bool, piece: str) -> ServiceError | None:
+    """What is wrong with an answer that is over: there is none, it holds not one ``piece`` of what was expected, or its end is missing."""
+    if not has_come:
+        return ServiceError("the service's answer is empty", verdict=Verdict.LATER)
+    if not is_understood:
+        return ServiceError(f"the service's answer has no {piece} in it; look at base_url")
+    if not has_ended:
+        what = "the service broke off in the middle of the reply; its calls of tools, if any, do not run"
+        return ServiceError(what, verdict=Verdict.LATER)
+    return None

@@ -27,6 +27,8 @@ class EventStream:
     """Bytes in, whole events out. Comments, which keep a connection alive, and unknown fields are passed over."""
 
     def __init__(self) -> None:
+        self.has_come = False
+        """There was a byte, if only of a comment."""
         self._line = bytearray()  # not yet ended
         self._after_return = False  # a line feed here belongs to the carriage return before it
         self._begun = False
@@ -36,6 +38,7 @@ class EventStream:
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
         """The events that these bytes complete. Raises ServiceError if one is longer than ``LONGEST``."""
+        self.has_come = self.has_come or bool(chunk)
         if self._after_return and chunk:
             self._after_return = False
             chunk = chunk.removeprefix(b"\n")
