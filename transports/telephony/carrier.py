@@ -22,7 +22,20 @@ from voiceflow.frames import AudioFormat, Frame, InputAudioFrame
 from voiceflow.phone import KEYS, DigitReceived
 from voiceflow.transports.wire import CallEnded, CallStarted, MarkReturned, Message, Received, WireError
 
-__all__ = ["AHEAD_S", "Carrier", "Encoding", "InOrder", "NonsenseError", "pcm_encoding", "plain_parameters"]
+__all__ = [
+    "AHEAD_S",
+    "Carrier",
+    "Connected",
+    "Dtmf",
+    "Encoding",
+    "InOrder",
+    "Mark",
+    "Media",
+    "NonsenseError",
+    "Stop",
+    "pcm_encoding",
+    "plain_parameters",
+]
 
 log = logging.getLogger("voiceflow")
 
@@ -148,8 +161,48 @@ class InOrder:
         return chunks
 
 
+class Connected(msgspec.Struct, tag_field="event", tag="connected"):
+    """A stream begins; what it is of is said by the start, which is each carrier's own."""
+
+
+class _MediaBody(msgspec.Struct):
+    payload: str
+    track: str = "inbound"
+    chunk: int | None = None
+
+
+class Media(msgspec.Struct, tag_field="event", tag="media"):
+    """Sound."""
+
+    media: _MediaBody
+
+
+class _DtmfBody(msgspec.Struct):
+    digit: str
+
+
+class Dtmf(msgspec.Struct, tag_field="event", tag="dtmf"):
+    """A key was pressed."""
+
+    dtmf: _DtmfBody
+
+
+class _MarkBody(msgspec.Struct):
+    name: str
+
+
+class Mark(msgspec.Struct, tag_field="event", tag="mark"):
+    """A mark came back."""
+
+    mark: _MarkBody
+
+
+class Stop(msgspec.Struct, tag_field="event", tag="stop"):
+    """The stream is over."""
+
+
 class Carrier:
-    """A Wire, as far as carriers agree. A subclass gives the messages and says what those that came mean.
+    """A Wire, as far as carriers agree. A subclass gives the messages and says what those mean that are its own.
 
     Before the start nothing is sent and sound is kept, up to a second of it; after the stop nothing is sent or taken.
     """
@@ -212,7 +265,19 @@ class Carrier:
         raise NonsenseError("a binary message")
 
     def _understand(self, message: Any) -> list[Received]:
-        raise NotImplementedError
+        """What the messages mean that carriers share; the start is for a subclass."""
+        match message:
+            case Media(media):
+                if media.track != "inbound":
+                    raise NonsenseError("sound of another track")
+                return self._sound(media.chunk, self._payload(media.payload))
+            case Dtmf(dtmf):
+                return self._key(dtmf.digit)
+            case Mark(mark):
+                return self._mark(mark.name)
+            case Stop():
+                return self._end(f"{self.name} stopped the stream")
+        return []
 
     def _begin(self, started: CallStarted, stream: str) -> list[Received]:
         """The call is on: what came too early follows. A second start of the same call names a new stream, and is no news."""

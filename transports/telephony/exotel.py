@@ -12,16 +12,12 @@ from typing import Any
 import msgspec
 
 from voiceflow.frames import AudioFormat
-from voiceflow.transports.telephony.carrier import Carrier, Encoding, plain_parameters
+from voiceflow.transports.telephony.carrier import Carrier, Connected, Dtmf, Encoding, Mark, Media, plain_parameters
 from voiceflow.transports.wire import CallStarted, Message, Received
 
 __all__ = ["ExotelWire"]
 
 LEAST_BYTES, MOST_BYTES, UNIT_BYTES = 3200, 99840, 320
-
-
-class _Connected(msgspec.Struct, tag_field="event", tag="connected"):
-    pass
 
 
 class _MediaFormat(msgspec.Struct):
@@ -43,31 +39,6 @@ class _Start(msgspec.Struct, tag_field="event", tag="start"):
     stream_sid: str = ""
 
 
-class _MediaBody(msgspec.Struct):
-    payload: str
-    chunk: int | None = None
-
-
-class _Media(msgspec.Struct, tag_field="event", tag="media"):
-    media: _MediaBody
-
-
-class _DtmfBody(msgspec.Struct):
-    digit: str
-
-
-class _Dtmf(msgspec.Struct, tag_field="event", tag="dtmf"):
-    dtmf: _DtmfBody
-
-
-class _MarkBody(msgspec.Struct):
-    name: str
-
-
-class _Mark(msgspec.Struct, tag_field="event", tag="mark"):
-    mark: _MarkBody
-
-
 class _StopBody(msgspec.Struct):
     reason: str | None = None
 
@@ -83,7 +54,7 @@ class ExotelWire(Carrier):
     """
 
     name = "exotel"
-    messages = _Connected | _Start | _Media | _Dtmf | _Mark | _Stop
+    messages = Connected | _Start | Media | Dtmf | Mark | _Stop
 
     def __init__(self, *, sample_rate: int = 8000, ahead_s: float | None = None) -> None:
         """``ahead_s``: None is two blocks, so that a first block may wait until there is sound for all of it."""
@@ -93,17 +64,11 @@ class ExotelWire(Carrier):
 
     def _understand(self, message: Any) -> list[Received]:
         match message:
-            case _Media(media):
-                return self._sound(media.chunk, self._payload(media.payload))
             case _Start(start, stream):
                 return self._start(start, start.stream_sid or stream)
-            case _Dtmf(dtmf):
-                return self._key(dtmf.digit)
-            case _Mark(mark):
-                return self._mark(mark.name)
             case _Stop(stop):
                 return self._end(f"exotel stopped the stream{f': {stop.reason[:80]}' if stop.reason else ''}")
-        return []
+        return super()._understand(message)
 
     def _start(self, start: _StartBody, stream: str) -> list[Received]:
         form = start.media_format

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from voiceflow.frames import AudioFormat
-from voiceflow.transports.telephony.carrier import AHEAD_S, Carrier, Encoding, NonsenseError, pcm_encoding, plain_parameters
+from voiceflow.transports.telephony.carrier import AHEAD_S, Carrier, Dtmf, Encoding, Media, Stop, pcm_encoding, plain_parameters
 from voiceflow.transports.wire import CallStarted, Received
 
 __all__ = ["PlivoWire"]
@@ -35,33 +35,11 @@ class _Start(msgspec.Struct, tag_field="event", tag="start"):
     extra_headers: str | None = None
 
 
-class _MediaBody(msgspec.Struct):
-    payload: str
-    track: str = "inbound"
-    chunk: int | None = None
-
-
-class _Media(msgspec.Struct, tag_field="event", tag="media"):
-    media: _MediaBody
-
-
-class _DtmfBody(msgspec.Struct):
-    digit: str
-
-
-class _Dtmf(msgspec.Struct, tag_field="event", tag="dtmf"):
-    dtmf: _DtmfBody
-
-
 class _Played(msgspec.Struct, tag_field="event", tag="playedStream"):
     name: str
 
 
 class _Cleared(msgspec.Struct, tag_field="event", tag="clearedAudio"):
-    pass
-
-
-class _Stop(msgspec.Struct, tag_field="event", tag="stop"):
     pass
 
 
@@ -73,7 +51,7 @@ class PlivoWire(Carrier):
     """
 
     name = "plivo"
-    messages = _Start | _Media | _Dtmf | _Played | _Cleared | _Stop
+    messages = _Start | Media | Dtmf | _Played | _Cleared | Stop
 
     def __init__(self, *, byte_order: Literal["little", "big"] = "little", ahead_s: float = AHEAD_S) -> None:
         super().__init__(Encoding.MULAW, 8000, ahead_s=ahead_s)
@@ -82,19 +60,11 @@ class PlivoWire(Carrier):
 
     def _understand(self, message: Any) -> list[Received]:
         match message:
-            case _Media(media):
-                if media.track != "inbound":
-                    raise NonsenseError("sound of another track")
-                return self._sound(media.chunk, self._payload(media.payload))
             case _Start(start, headers):
                 return self._start(start, headers or "")
-            case _Dtmf(dtmf):
-                return self._key(dtmf.digit)
             case _Played(name):
                 return self._mark(name)
-            case _Stop():
-                return self._end("plivo stopped the stream")
-        return []
+        return super()._understand(message)
 
     def _start(self, start: _StartBody, headers: str) -> list[Received]:
         form = start.media_format

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from voiceflow.transports.telephony.carrier import AHEAD_S, Carrier, Encoding, NonsenseError, pcm_encoding
+from voiceflow.transports.telephony.carrier import AHEAD_S, Carrier, Connected, Dtmf, Encoding, Mark, Media, Stop, pcm_encoding
 from voiceflow.transports.wire import CallStarted, Received
 
 __all__ = ["TelnyxSound", "TelnyxWire"]
@@ -48,10 +48,6 @@ class TelnyxSound:
         return pcm_encoding(self.byte_order) if codec == "L16" else G711.get(codec)
 
 
-class _Connected(msgspec.Struct, tag_field="event", tag="connected"):
-    pass
-
-
 class _MediaFormat(msgspec.Struct):
     encoding: str = "PCMU"
     sample_rate: int = 8000
@@ -72,32 +68,6 @@ class _Start(msgspec.Struct, tag_field="event", tag="start"):
     stream_id: str = ""
 
 
-class _MediaBody(msgspec.Struct):
-    payload: str
-    track: str = "inbound"
-    chunk: int | None = None
-
-
-class _Media(msgspec.Struct, tag_field="event", tag="media"):
-    media: _MediaBody
-
-
-class _DtmfBody(msgspec.Struct):
-    digit: str
-
-
-class _Dtmf(msgspec.Struct, tag_field="event", tag="dtmf"):
-    dtmf: _DtmfBody
-
-
-class _MarkBody(msgspec.Struct):
-    name: str
-
-
-class _Mark(msgspec.Struct, tag_field="event", tag="mark"):
-    mark: _MarkBody
-
-
 class _ErrorBody(msgspec.Struct):
     code: int = 0
     title: str = ""
@@ -107,15 +77,11 @@ class _Error(msgspec.Struct, tag_field="event", tag="error"):
     payload: _ErrorBody
 
 
-class _Stop(msgspec.Struct, tag_field="event", tag="stop"):
-    pass
-
-
 class TelnyxWire(Carrier):
     """One call's stream. ``client_state`` and ``tags`` become parameters of the call."""
 
     name = "telnyx"
-    messages = _Connected | _Start | _Media | _Dtmf | _Mark | _Error | _Stop
+    messages = Connected | _Start | Media | Dtmf | Mark | _Error | Stop
 
     def __init__(self, sound: TelnyxSound | None = None, *, ahead_s: float = AHEAD_S) -> None:
         self.sound = sound or TelnyxSound()
@@ -126,23 +92,14 @@ class TelnyxWire(Carrier):
 
     def _understand(self, message: Any) -> list[Received]:
         match message:
-            case _Media(media):
-                if media.track != "inbound":
-                    raise NonsenseError("sound of another track")
-                return self._sound(media.chunk, self._payload(media.payload))
             case _Start(start, stream):
                 return self._start(start, stream)
-            case _Dtmf(dtmf):
-                return self._key(dtmf.digit)
-            case _Mark(mark):
-                return self._mark(mark.name)
             case _Error(error):
                 if error.code not in self._errors and len(self._errors) < 8:
                     self._errors.add(error.code)
                     log.warning("telnyx refused a message of ours: %d %r; more of these are not logged", error.code, error.title[:80])
-            case _Stop():
-                return self._end("telnyx stopped the stream")
-        return []
+                return []
+        return super()._understand(message)
 
     def _start(self, start: _StartBody, stream: str) -> list[Received]:
         form = start.media_format

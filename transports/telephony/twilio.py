@@ -12,14 +12,10 @@ from typing import Any
 import msgspec
 
 from voiceflow.frames import AudioFormat
-from voiceflow.transports.telephony.carrier import AHEAD_S, Carrier, Encoding, NonsenseError, plain_parameters
+from voiceflow.transports.telephony.carrier import AHEAD_S, Carrier, Connected, Dtmf, Encoding, Mark, Media, Stop, plain_parameters
 from voiceflow.transports.wire import CallStarted, Received
 
 __all__ = ["TwilioWire"]
-
-
-class _Connected(msgspec.Struct, tag_field="event", tag="connected"):
-    pass
 
 
 class _MediaFormat(msgspec.Struct, rename="camel"):
@@ -39,36 +35,6 @@ class _Start(msgspec.Struct, tag_field="event", tag="start", rename="camel"):
     stream_sid: str = ""
 
 
-class _MediaBody(msgspec.Struct):
-    payload: str
-    track: str = "inbound"
-    chunk: int | None = None
-
-
-class _Media(msgspec.Struct, tag_field="event", tag="media"):
-    media: _MediaBody
-
-
-class _DtmfBody(msgspec.Struct):
-    digit: str
-
-
-class _Dtmf(msgspec.Struct, tag_field="event", tag="dtmf"):
-    dtmf: _DtmfBody
-
-
-class _MarkBody(msgspec.Struct):
-    name: str
-
-
-class _Mark(msgspec.Struct, tag_field="event", tag="mark"):
-    mark: _MarkBody
-
-
-class _Stop(msgspec.Struct, tag_field="event", tag="stop"):
-    pass
-
-
 _ENCODINGS = {"audio/x-mulaw": Encoding.MULAW, "audio/x-alaw": Encoding.ALAW, "audio/x-l16": Encoding.L16, "audio/l16": Encoding.L16}
 """Twilio documents the first only; the others are what ``<Stream audioFormat>`` would have to name."""
 
@@ -80,26 +46,15 @@ class TwilioWire(Carrier):
     """
 
     name = "twilio"
-    messages = _Connected | _Start | _Media | _Dtmf | _Mark | _Stop
+    messages = Connected | _Start | Media | Dtmf | Mark | Stop
 
     def __init__(self, *, ahead_s: float = AHEAD_S) -> None:
         super().__init__(Encoding.MULAW, 8000, ahead_s=ahead_s)
 
     def _understand(self, message: Any) -> list[Received]:
-        match message:
-            case _Media(media):
-                if media.track != "inbound":
-                    raise NonsenseError("sound of another track")
-                return self._sound(media.chunk, self._payload(media.payload))
-            case _Start(start, stream):
-                return self._start(start, start.stream_sid or stream)
-            case _Dtmf(dtmf):
-                return self._key(dtmf.digit)
-            case _Mark(mark):
-                return self._mark(mark.name)
-            case _Stop():
-                return self._end("twilio stopped the stream")
-        return []
+        if isinstance(message, _Start):
+            return self._start(message.start, message.start.stream_sid or message.stream_sid)
+        return super()._understand(message)
 
     def _start(self, start: _StartBody, stream: str) -> list[Received]:
         form = start.media_format
