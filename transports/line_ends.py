@@ -6,6 +6,7 @@ The one rule: they never touch a socket. What comes is handed to ``LineIn`` and 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace as with_options
@@ -37,7 +38,7 @@ from voiceflow.transports.outbox import Outbox
 from voiceflow.transports.speaker import Report, Speaker, SpeakerOptions, Spoken
 from voiceflow.transports.wire import AppMessage, CallStarted, TellFrame, Wire
 
-__all__ = ["LineIn", "LineOut", "Said"]
+__all__ = ["ConnectionClock", "LineIn", "LineOut", "Said"]
 
 Said = InputAudioFrame | TranscriptFrame | DigitReceived | AnsweredBy | FloorTaken | FloorReleased | AppMessage | InterruptFrame | EndFrame
 
@@ -146,6 +147,8 @@ class LineOut(Speaker):
         self._end_told: UtteranceEnded | None = None
         self._told: deque[Frame] = deque(maxlen=RECENT)
         self._left = asyncio.Event()
+        self._lost = False
+        """Held for want of a connection."""
         options = with_options(options, block_ms=wire.block_ms, ahead_s=wire.ahead_s if wire.clears else 0.0)
         super().__init__(
             self._send_sound,
@@ -182,17 +185,24 @@ class LineOut(Speaker):
             self.tell(PlaybackStopped(heard=heard, at=interrupt.at))
 
     def lose(self, now: float) -> None:
-        """The connection is lost: be silent until there is another."""
-        self._hold(now)
+        """The connection is lost: be silent until it is back, or there is another. Again: as long as it is lost."""
+        self._lost = self._lost or not self.playout.held
+        self._hold(now, lost=True)
+
+    def find(self, now: float) -> None:
+        """It is back: go on from the word that was cut, unless the agent holds its speech itself."""
+        if self._lost:
+            self.playout.resume(now)
+            self._stirred.set()
+        self._lost = False
 
     def find_again(self, wire: Wire, now: float) -> None:
         """There is another: what it says first goes first, and then the word that was cut."""
         self.wire = wire
-        self._hold(now)  # it may have gone on meanwhile
+        self.lose(now)  # it may have gone on meanwhile
         self.outbox.start_again(self.position)
         self.outbox.put_first(wire.answers(), now)
-        self.playout.resume(now)
-        self._stirred.set()
+        self.find(now)
 
     def watch(self, session: Session, pipeline: Pipeline, sink: Processor) -> None:
         """See the frames that the wire tells where they end, if that is before here."""
@@ -252,31 +262,37 @@ class LineOut(Speaker):
         return asyncio.get_running_loop().time()
 
 
-class _Reports(ReportClock):
+class ConnectionClock(ReportClock):
     """A far end that has ever reported is believed to play on without word of it for ``TRUST_S`` only: then the connection may be gone,
     and what was not reported has to be said again. After ``PATIENCE_S`` more it has just stopped reporting. ``sent``: how far into the
     stream sound has really left; what waits here for a slow network was not heard."""
 
     def __init__(self, sample_rate: int, latency_s: float, sent: Callable[[], int]) -> None:
         super().__init__(sample_rate, latency_s)
+        self.stood: Callable[[], float] = lambda: -math.inf
+        """When the connection was last known to stand: from then on, too, the far end is believed for ``TRUST_S``."""
         self._sent = sent
         self._proof: int | None = None
 
     def report(self, position: int, now: float) -> bool:
+        """See ReportClock."""
         proves = super().report(position, now)
         if proves:
             self._proof = position
         return proves
 
     def ear(self, now: float) -> float:
+        """No further than what has left, and than what a far end is believed."""
         ear = min(super().ear(now), self._sent())
         if self._proof is None:
             return ear
-        limit = self._proof + round(TRUST_S * self.sample_rate)
+        proof = max(self._proof, self._timetable.position(self.stood() - self.latency_s))
+        limit = round(proof + TRUST_S * self.sample_rate)
         overdue_s = now - self._timetable.due(limit) - self.latency_s
         return min(ear, limit) if overdue_s <= PATIENCE_S else ear
 
     def cleared(self, position: int, now: float) -> None:
+        """See ReportClock. What was thrown away counts as played."""
         super().cleared(position, now)
         if self._proof is not None:
             self._proof = position
@@ -287,5 +303,5 @@ def _clock(wire: Wire, options: SpeakerOptions, sent: Callable[[], int]) -> EarC
     if wire.proof == "marks":
         return MarkClock(rate, options.latency_s)
     if wire.proof == "reports":
-        return _Reports(rate, options.latency_s, sent)
+        return ConnectionClock(rate, options.latency_s, sent)
     return DelayClock(rate, options.latency_s, exact=options.latency_known)

@@ -218,10 +218,10 @@ class Speaker(Processor):
             await self._finish()
         self._stirred.set()
 
-    def _hold(self, now: float) -> None:
+    def _hold(self, now: float, *, lost: bool = False) -> None:
         with self._lock:
-            taken_back = self.playout.hold(now)
-        if taken_back:
+            taken_back = self.playout.hold(now, lost=lost)
+        if taken_back and self.playout.recalls:
             self._throw_away(now)
 
     async def _finish(self) -> None:

@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from voiceflow.playout.ear import ReportClock
 from voiceflow.transports.calls import Calls
 from voiceflow.transports.line import Line, LineOptions
+from voiceflow.transports.line_ends import ConnectionClock
 from voiceflow.transports.speaker import SpeakerOptions
-from voiceflow.transports.webrtc_peer import IceServer, Peer, PeerOptions, WebRTCError
+from voiceflow.transports.webrtc_aiortc import WebRTCError
+from voiceflow.transports.webrtc_peer import IceServer, Peer, PeerOptions
 from voiceflow.transports.webrtc_wire import WebRTCWire
 from voiceflow.transports.wire import CallStarted, Wire
 
@@ -144,10 +145,14 @@ class _Talk:
         self.id = id
         self.who = who
         self.task: asyncio.Task[None] | None = None
-        self.peer = Peer(id, options.peer, channel=words is not None, network=self._network_is, left=self._left)
+        self.peer = Peer(id, options.peer, channel=words is not None, network=self._network_is, lost=self._lost, left=self._left)
         self.wire = WebRTCWire(words)
         live = replace(options.line, speaker=replace(options.line.speaker, continuous=True))
         self.line = Line(self.wire, self.peer, CallStarted(id, who), live)
+        clock = self.line.sink.playout.ledger.clock
+        assert isinstance(clock, ConnectionClock)
+        clock.stood = lambda: self.peer.contact.last  # its reports may wait for a lost one to be sent again, the sound does not
+        self._clock = clock
 
     async def run(self, calls: Calls) -> None:
         """From the answer to the end of the call. Cancelling it ends the call."""
@@ -162,15 +167,21 @@ class _Talk:
             await asyncio.wait([watch])
             await self.peer.close()
 
+    def _lost(self, lost: bool) -> None:
+        """The network is down, and what left lately never came there; or it is up again."""
+        now, sink = asyncio.get_running_loop().time(), self.line.sink
+        if lost:
+            sink.lose(now)
+        else:
+            sink.find(now)
+
     def _left(self, why: str) -> None:
         """The far end is gone: before the line can find that out by itself, and not know why."""
         self.line.hang_up(why)
 
     def _network_is(self, round_trip_s: float | None, jitter_s: float) -> None:
         """How long a report is on its way; and, until the far end reports what it played, how far behind the ear may be."""
-        clock = self.line.sink.playout.ledger.clock
-        assert isinstance(clock, ReportClock)
         one_way_s = (round_trip_s or 0.0) / 2
-        clock.return_s = one_way_s
+        self._clock.return_s = one_way_s
         if not self.wire.reported:
-            clock.latency_s = one_way_s + BUFFERED_S + 2 * jitter_s
+            self._clock.latency_s = one_way_s + BUFFERED_S + 2 * jitter_s

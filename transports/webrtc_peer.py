@@ -1,8 +1,6 @@
 """One WebRTC call's connection, as the socket of a line: aiortc does ICE, DTLS and SRTP.
 
-The one rule: no sound goes through aiortc's own queues. After the first lost packet its jitter buffer stays 280 ms behind for
-the rest of a call and closes up the hole, so ``_Tap`` takes its place. On the way out it is given ready packets, so that
-nothing waits for a thread that encodes.
+The one rule: it is known whether the far end is there. A connection that is gone, or down for now, is noticed here.
 """
 
 from __future__ import annotations
@@ -13,30 +11,20 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from aiortc import (
-    MediaStreamTrack,
-    RTCConfiguration,
-    RTCDataChannel,
-    RTCIceServer,
-    RTCPeerConnection,
-    RTCRtpReceiver,
-    RTCRtpSender,
-    RTCSessionDescription,
-)
+from aiortc import RTCConfiguration, RTCDataChannel, RTCIceServer, RTCRtpSender, RTCSessionDescription
 from aiortc.exceptions import InvalidStateError
-from aiortc.mediastreams import MediaStreamError
 from aiortc.sdp import SessionDescription, candidate_from_sdp
 
-from voiceflow.errors import VoiceflowError
 from voiceflow.tasks import whatever_happens
-from voiceflow.transports.opus import BLOCK, OpusPacket, packet_at
+from voiceflow.transports.contact import Contact
 from voiceflow.transports.rtp import OPUS_RATE, RtpStream
+from voiceflow.transports.webrtc_aiortc import Connection, Packet, Tap, Track, WebRTCError
 from voiceflow.transports.webrtc_wire import pack
 from voiceflow.transports.wire import Message
 
-__all__ = ["Connection", "IceServer", "Peer", "PeerOptions", "WebRTCError"]
+__all__ = ["IceServer", "Peer", "PeerOptions"]
 
 log = logging.getLogger("voiceflow")
 
@@ -51,17 +39,6 @@ FULL = 2**18
 
 WAITING = 1000
 """Messages that may wait for the line; of more the oldest is dropped."""
-
-BURST = 25
-"""Packets that may wait for the connection: after a stall of the loop they leave together. More are too old to be of use."""
-
-
-class WebRTCError(VoiceflowError):
-    """An offer that cannot be answered. ``status``: what to say in HTTP: 400, 404, 413, 503."""
-
-    def __init__(self, text: str, status: int = 400) -> None:
-        super().__init__(text)
-        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,126 +60,29 @@ class PeerOptions:
 
     ``ice_servers``: none, for callers who can reach this machine. ``connect_s``: from the answer to the connection.
     ``silent_s``: without a single packet of any kind for so long the far end is gone; a browser sends sound while it is
-    muted, and reports while it has no microphone. ``wait_s``: how long a packet of sound waits for one before it; then that is silence.
+    muted, and reports while it has no microphone. ``hold_s``: where the caller's sound came steadily and nothing has come for so long,
+    the network is believed to be down: the agent holds its speech, and goes on from there when something comes.
+    ``wait_s``: how long a packet of sound waits for one before it; then that is silence.
     """
 
     ice_servers: Sequence[IceServer] = ()
     connect_s: float = 15.0
     silent_s: float = 8.0
+    hold_s: float = 1.0
     wait_s: float = 0.06
 
     def __post_init__(self) -> None:
-        for name in ("connect_s", "silent_s"):
+        for name in ("connect_s", "silent_s", "hold_s"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"PeerOptions: {name} is {getattr(self, name)}, it must be more than 0")
-
-
-class _Packet(Protocol):
-    """What is used of aiortc's RtpPacket."""
-
-    ssrc: int
-    sequence_number: int
-    timestamp: int
-    payload: bytes
-
-
-class _Tap:
-    """In the place of aiortc's jitter buffer: hands on each packet, and gives aiortc nothing to decode."""
-
-    BUFFER = "_RTCRtpReceiver__jitter_buffer"
-
-    def __init__(self, arrived: Callable[[_Packet], object]) -> None:
-        self._arrived = arrived
-
-    def add(self, packet: _Packet) -> tuple[bool, None]:
-        """Called by aiortc for each packet of a codec that was agreed upon."""
-        self._arrived(packet)
-        return False, None
-
-    def put_into(self, receiver: RTCRtpReceiver) -> None:
-        """Take the place. Raises WebRTCError with an aiortc that is built differently."""
-        if not hasattr(receiver, self.BUFFER):
-            raise WebRTCError("this version of aiortc keeps its jitter buffer elsewhere: install aiortc 1.16", 503)
-        setattr(receiver, self.BUFFER, self)
-
-
-class _Track(MediaStreamTrack):
-    """What aiortc sends: each payload as soon as it is put. ``begun`` is told the RTP timestamp of the first one's first sample."""
-
-    kind = "audio"
-
-    TIMESTAMP = "_RTCRtpSender__rtp_timestamp"
-
-    def __init__(self, begun: Callable[[int], object]) -> None:
-        super().__init__()
-        self.sender: RTCRtpSender | None = None
-        self._begun = begun
-        self._packets: deque[bytes] = deque(maxlen=BURST)
-        self._filled = asyncio.Event()
-        self._position = 0
-
-    def put(self, payload: bytes) -> None:
-        """20 ms."""
-        self._packets.append(payload)
-        self._filled.set()
-
-    async def recv(self) -> OpusPacket:
-        """The next packet. Their timestamps follow one another: the far end counts what was sent."""
-        if self.sender is not None and self._position:  # the first has left: now the random start that aiortc gave it is known
-            stamp = getattr(self.sender, self.TIMESTAMP, None)
-            self.sender = None
-            if stamp is not None:
-                self._begun(stamp)
-        while not self._packets:
-            if self.readyState != "live":
-                raise MediaStreamError
-            self._filled.clear()
-            await self._filled.wait()
-        packet = packet_at(self._packets.popleft(), self._position)
-        self._position += BLOCK
-        return packet
-
-    def stop(self) -> None:
-        """No more."""
-        super().stop()
-        self._filled.set()
-
-
-class Connection(RTCPeerConnection):
-    """aiortc's, which leaves the task that connects to itself: closed before it is connected, that would run on and raise.
-
-    What aiortc and aioice start for a connection and forget is owned here, and over when ``close`` returns.
-    """
-
-    def __init__(self, configuration: RTCConfiguration) -> None:
-        super().__init__(configuration)
-        self._connecting: set[asyncio.Task[None]] = set()
-
-    async def _RTCPeerConnection__connect(self) -> None:  # noqa: N802 - aiortc's private name, so that its calls come here
-        task = asyncio.current_task()
-        assert task is not None
-        self._connecting.add(task)
-        try:
-            await super()._RTCPeerConnection__connect()  # type: ignore[misc]
-        except (InvalidStateError, ConnectionError):
-            log.debug("a connection was closed while it was made", exc_info=True)
-        finally:
-            self._connecting.discard(task)
-
-    async def close(self) -> None:
-        """End what is still connecting, which would go on to start senders and receivers, and close it."""
-        for task in (left := list(self._connecting)):
-            task.cancel()
-        if left:
-            await asyncio.wait(left)
-        await super().close()
 
 
 class Peer:
     """One caller's connection. ``gone``: why the far end is no longer there, "" while it is; ``left`` is told of it at once.
 
     ``receive``, ``send`` and ``close``: a line's Socket. ``network``: told the round trip (None: not known yet) and the jitter, in
-    seconds, as the far end's RTCP reports say, about once a second.
+    seconds, as the far end's RTCP reports say, about once a second. ``lost``: told True again and again while the network is down, see
+    ``PeerOptions.hold_s``, and False once it is up again.
     """
 
     def __init__(
@@ -212,6 +92,7 @@ class Peer:
         *,
         channel: bool,
         network: Callable[[float | None, float], object],
+        lost: Callable[[bool], object],
         left: Callable[[str], object],
     ) -> None:
         self.id = id
@@ -220,7 +101,10 @@ class Peer:
         """The caller's sound, put in order."""
         self.gone = ""
         self._network = network
+        self._lost = lost
         self._left = left
+        self.contact = Contact(options.hold_s)
+        self._is_lost = False
         self._wants_channel = channel
         self._channel: RTCDataChannel | None = None
         self._origin: int | None = None
@@ -238,7 +122,7 @@ class Peer:
         self._connection = Connection(RTCConfiguration(iceServers=servers))
         self._connection.on("connectionstatechange", self._state_changed)
         self._connection.on("datachannel", self._channel_opened)
-        self._track = _Track(self._stream_began)
+        self._track = Track(self._stream_began)
 
     # ------------------------------------------------------------------------------------------- coming to terms
 
@@ -258,7 +142,7 @@ class Peer:
         opus = [codec for codec in RTCRtpSender.getCapabilities("audio").codecs if codec.mimeType.lower() == "audio/opus"]
         transceiver.setCodecPreferences(opus)
         self._track.sender = transceiver.sender
-        _Tap(self._packet_arrived).put_into(transceiver.receiver)
+        Tap(self._packet_arrived).put_into(transceiver.receiver)
         await pc.setRemoteDescription(RTCSessionDescription(sdp=sdp, type="offer"))
         for other in pc.getTransceivers():
             if other is not transceiver:
@@ -334,13 +218,26 @@ class Peer:
         await self._settled.wait()
         now = asyncio.get_running_loop().time
         packets, since = -1, now()
+        look_s = min(LOOK_S, self.options.silent_s / 4)
         while not self.gone:
-            await asyncio.sleep(min(LOOK_S, self.options.silent_s / 4))
+            until = now() + look_s
+            while (wait_s := until - now()) > 0:
+                await asyncio.sleep(min(wait_s, self.options.hold_s / 4))
+                self._see_whether_lost()
             received = await self._look()
             if received != packets:
                 packets, since = received, now()
+                if self._is_lost:
+                    self.contact.word_came(since)
+                    self._see_whether_lost()
             elif now() - since >= self.options.silent_s:
                 self.hang_up(f"nothing came from the caller for {self.options.silent_s:g} s")
+
+    def _see_whether_lost(self) -> None:
+        """Say so again, while it is: what begins to speak meanwhile has to be held too."""
+        before, self._is_lost = self._is_lost, self.contact.is_lost(asyncio.get_running_loop().time())
+        if self._is_lost or before:
+            self._lost(self._is_lost)
 
     async def _look(self) -> int:
         """Ask aiortc; gives the packets received so far, of any kind."""
@@ -376,7 +273,10 @@ class Peer:
 
     # ----------------------------------------------------------------------------------------------- what comes
 
-    def _packet_arrived(self, packet: _Packet) -> None:
+    def _packet_arrived(self, packet: Packet) -> None:
+        self.contact.sound_came(asyncio.get_running_loop().time())
+        if self._is_lost:
+            self._see_whether_lost()
         if packet.ssrc != self._ssrc:
             self._ssrc, self.stream = packet.ssrc, RtpStream(self.options.wait_s)
         self.stream.add(packet.sequence_number, packet.timestamp, packet.payload, asyncio.get_running_loop().time())
@@ -398,6 +298,9 @@ class Peer:
             self._say_where_it_began()
 
     def _message_came(self, message: Message) -> None:
+        self.contact.word_came(asyncio.get_running_loop().time())
+        if self._is_lost:
+            self._see_whether_lost()
         if isinstance(message, str):  # binary is sound here, and that does not come this way
             self._put(message)
 

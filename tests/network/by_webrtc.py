@@ -24,7 +24,7 @@ from voiceflow.transports.line_ends import LineOut
 from voiceflow.transports.opus import OpusDecoder
 from voiceflow.transports.rtp import RtpStream
 from voiceflow.transports.webrtc import PeerOptions, WebRTC, WebRTCOptions
-from voiceflow.transports.webrtc_peer import _Packet, _Tap
+from voiceflow.transports.webrtc_aiortc import Packet, Tap
 from voiceflow.transports.wire_frames import FramesOptions, FramesWire
 
 __all__ = ["AT_ONCE", "SILENT_S", "TRIALS", "hold"]
@@ -73,6 +73,8 @@ class Telephone:
         self._origin: int | None = None
         self._first: int | None = None
         self._delay_s: float | None = None
+        self._at: dict[int, int] = {}
+        """Where each packet's sound lies, by its timestamp, as a browser counts: in a long outage the stream jumps."""
         self._word: dict[int, int] = {}
         self._played = self._reported = 0
         self._pending: list[asyncio.TimerHandle] = []
@@ -81,7 +83,7 @@ class Telephone:
     def listen(self) -> None:
         """Take the sound where aiortc would put it into its own buffer, and the words of the data channel."""
         (receiver,) = self.caller.connection.getReceivers()
-        _Tap(self._arrived).put_into(receiver)
+        Tap(self._arrived).put_into(receiver)
         self.caller.data.on("message", self._told)
 
     async def say(self, seconds: float) -> float:
@@ -100,25 +102,24 @@ class Telephone:
             self._origin = said["timestamp"]
         self.ear.stirred.set()
 
-    def _arrived(self, packet: _Packet) -> None:
+    def _arrived(self, packet: Packet) -> None:
         loop = asyncio.get_running_loop()
         if packet.ssrc != self._ssrc:
             self._ssrc, self._first, self.stream = packet.ssrc, packet.timestamp, RtpStream()
+        self._at[id(packet.payload)] = (packet.timestamp - self._first) % 2**32
         self.stream.add(packet.sequence_number, packet.timestamp, packet.payload, loop.time())
         self._take()
 
     def _take(self) -> None:
         loop = asyncio.get_running_loop()
         for piece in self.stream.take(loop.time()):
-            self._play(piece.payload, piece.missing, loop)
+            self._play(piece.payload, self._at.pop(id(piece.payload)), loop)
         if self.stream.due is not None:
             self._pending.append(loop.call_at(self.stream.due, self._take))
             del self._pending[:-50]
 
-    def _play(self, payload: bytes, missing: int, loop: asyncio.AbstractEventLoop) -> None:
-        self._position += missing
-        position, sound = self._position, np.frombuffer(self._decoder.decode(payload), "<i2")
-        self._position += BLOCK
+    def _play(self, payload: bytes, position: int, loop: asyncio.AbstractEventLoop) -> None:
+        sound = np.frombuffer(self._decoder.decode(payload), "<i2")
         now = loop.time()
         least_s = now - position / RATE
         if self._delay_s is None or least_s > self._delay_s:
@@ -126,8 +127,6 @@ class Telephone:
         at = self._delay_s + position / RATE
         self._pending.append(loop.call_at(at, self._sounds, at, position, sound))
         del self._pending[:-400]
-
-    _position = 0
 
     def _sounds(self, at: float, position: int, sound: np.ndarray) -> None:
         found = sung(sound, RATE)

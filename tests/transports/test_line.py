@@ -27,7 +27,7 @@ from voiceflow.phone import DigitsFrame
 from voiceflow.testing import Latency, ScriptedTTS
 from voiceflow.transports.calls import CallRecord, Calls
 from voiceflow.transports.line import LineOptions, Lines, answer
-from voiceflow.transports.line_ends import LineIn
+from voiceflow.transports.line_ends import ConnectionClock, LineIn, LineOut
 from voiceflow.transports.outbox import Outbox, Positions
 from voiceflow.transports.speaker import SpeakerOptions
 from voiceflow.transports.telephony.twilio import TwilioWire
@@ -448,6 +448,47 @@ async def test_a_hold_takes_back_what_was_sent_ahead_and_a_resume_says_it_again(
         assert len(page.told_of("utterance_ended")) >= 1
         page.tell(type="end")
         await call.record()
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_a_connection_that_is_back_goes_on_with_what_was_held_for_it_alone(held: bool) -> None:
+    """Speech that the agent itself holds waits for the agent, whatever the connection did meanwhile."""
+    now = asyncio.get_running_loop().time
+    async with Page() as page:
+        call = Call(page)
+        page.tell(type="text", text=SENTENCE)
+        await page.hears_of("playback_started")
+        await asyncio.sleep(0.33)
+        session = call.sessions[0]
+        (sink,) = (node for node in session.pipeline.nodes if isinstance(node, LineOut))
+        if held:
+            session.hold("perhaps the caller wants to speak")
+            await page.hears_of("clear")
+        for _ in range(4):
+            sink.lose(now())
+            await asyncio.sleep(0.25)
+        heard_s = page.seconds(1)
+        sink.find(now())
+        if held:
+            await asyncio.sleep(1)
+            assert page.seconds(1) == heard_s
+            session.resume("it was a cough")
+        assert (await page.hears_of("playback_stopped"))["text"] == SENTENCE
+        assert 1.0 <= page.seconds(1) <= 1.13
+        page.tell(type="end")
+        await call.record()
+
+
+def test_a_far_end_is_believed_while_its_connection_stands() -> None:
+    """A quarter of a second beyond its last report, or beyond the last proof that it is there at all."""
+    clock = ConnectionClock(1000, 0.1, sent=lambda: 10**6)
+    clock.pulled(0, 0.0)
+    assert clock.report(500, 0.6)
+    assert [clock.ear(at) for at in (0.7, 0.8, 2.0)] == [pytest.approx(600), pytest.approx(700), 750]
+    clock.stood = lambda: 1.5
+    assert [clock.ear(at) for at in (1.6, 2.0, 3.0)] == [pytest.approx(1500), 1650, 1650]
+    clock.cleared(3000, 3.0)
+    assert not clock.report(900, 3.1), "what was thrown away proves nothing"
 
 
 async def test_the_end_of_an_utterance_is_told_behind_its_last_sound() -> None:

@@ -72,15 +72,26 @@ class Call:
         if self.playout.hold(self.now / RATE):
             self.clear()
 
+    def lose(self):
+        """The way to the far end is down: what is on it never comes there."""
+        if self.playout.hold(self.now / RATE, lost=True):
+            if self.recalls:
+                self.clear()
+            else:
+                self._vanish()
+
     def resume(self):
         self.playout.resume(self.now / RATE)
 
     def clear(self):
         """At the far end all is gone that the ear has not had."""
-        had = [(start, s[: max(self.now - self.latency - start, 0)]) for start, s in self.far]
-        self.far = [(start, s) for start, s in had if len(s)]
+        self._vanish()
         self.pacer.cleared(self.now / RATE)
         self.on_the_way.clear()
+
+    def _vanish(self):
+        had = [(start, s[: max(self.now - self.latency - start, 0)]) for start, s in self.far]
+        self.far = [(start, s) for start, s in had if len(s)]
 
     def wait(self, samples):
         until = self.now + samples
@@ -160,7 +171,7 @@ class Call:
 acts = st.one_of(
     st.tuples(st.just("push"), st.integers(1, 1500), st.integers(0, 3), st.booleans()),
     st.tuples(st.just("wait"), st.integers(1, 1500)),
-    st.tuples(st.sampled_from(["hold", "resume", "end"])),
+    st.tuples(st.sampled_from(["hold", "lose", "resume", "end"])),
 )
 blocks = st.integers(30, 400)
 

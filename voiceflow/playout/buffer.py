@@ -12,8 +12,10 @@ in. Not thread-safe: a caller with two threads holds a lock around each call (te
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -303,8 +305,8 @@ class Playout:
         self._forget()
 
     def _forget(self) -> None:
-        """Drop what no resume can want any more."""
-        at = self._cut_at()
+        """Drop what no resume can want any more: what the ear has had, but for the current word."""
+        at = self.ledger.unheard_from(self._at)
         words = self._words
         while words and (words[0].end <= at or (len(words) > 1 and words[1].start <= at)):
             words.popleft()
@@ -312,38 +314,36 @@ class Playout:
         while self._kept and self._kept[0].end <= start:
             self._kept.popleft()
 
-    def _cut_at(self) -> int:
-        """Where a hold would cut now: at the ear if it can, else at the pull."""
-        return self.ledger.unheard_from(self._at) if self.recalls else self._at
-
     def _start_of_word(self, at: int) -> int:
         """Where the word being said at ``at`` began; there, between words."""
-        if self._words and self._words[0].start < at:
-            return max(self._words[0].start, at - self.refill.samples(self.options.replay_ms))
+        begun = list(itertools.takewhile(lambda word: word.start < at, self._words))
+        if begun and begun[-1].end > at:
+            return max(begun[-1].start, at - self.refill.samples(self.options.replay_ms))
         return at
 
     # ------------------------------------------------------------------------------- hold, resume, clear
 
-    def hold(self, now: float) -> bool:
+    def hold(self, now: float, *, lost: bool = False) -> bool:
         """Be silent until ``resume``: by a fade-out in the next pull, or by taking back what left and was not heard.
 
-        True: something was taken back, and the far end must throw away what it has. What is pushed meanwhile waits.
+        ``lost``: what left and was not heard never will be, even if it cannot be recalled. True: something was taken back, and the
+        far end must throw away what it has. What is pushed meanwhile waits.
         """
         self.ledger.advance(now)
-        if self._held:
+        taken_back = self.ledger.underway
+        if self._held and not (lost and taken_back):
             return False
         self._held = True
-        if not self.recalls:
-            self._cut_due = True
+        self._cut_due = not (self.recalls or lost)
+        if self._cut_due:
             return False
-        taken_back = self.ledger.underway
         self._forget()
-        back = self._start_of_word(self._cut_at())
+        back = self._start_of_word(self.ledger.unheard_from(self._at))
         if taken_back:
             self.ledger.take_back(now)
-            self._cut_tapes()
+            self._cut_tapes(self.tapes)
         self.refill.reset()
-        self._fall_silent()
+        self._end_sound()
         self._go_back(back)
         return taken_back
 
@@ -359,7 +359,7 @@ class Playout:
         at a far end that throws away what it has.
         """
         heard = self.ledger.cut(now)
-        self._cut_tapes()
+        self._cut_tapes(self.tapes if self.recalls else ())
         self._ahead.clear()
         self._queued = 0
         self._at = self.ledger.made
@@ -367,8 +367,8 @@ class Playout:
         self._stop_dead()
         return heard
 
-    def _cut_tapes(self) -> None:
-        for tape in self.tapes if self.recalls else ():
+    def _cut_tapes(self, tapes: Iterable[Tape]) -> None:
+        for tape in tapes:
             tape.cut(self.ledger.cut_at)
 
     def _stop_dead(self) -> None:
@@ -379,14 +379,13 @@ class Playout:
         self.refill.reset()
         self._cut_due = False
         self._risen = len(self._fade_in)
-        self._tail = self._decay_from(self._last)
-        if self.recalls:
-            self._fall_silent()
+        self._end_sound()
 
-    def _fall_silent(self) -> None:
-        """The far end was cut where it was: no fade from the last sample that went out could join that."""
-        self._tail = self._silence
-        self._last = np.zeros(self.format.channels, np.int16)
+    def _end_sound(self) -> None:
+        """Let the level of the last sample decay. Not so where the far end was cut where it was: no fade could join that."""
+        self._tail = self._silence if self.recalls else self._decay_from(self._last)
+        if self.recalls:
+            self._last = np.zeros(self.format.channels, np.int16)
 
     def _cut_for_hold(self) -> None:
         """Make the fade-out from what would have come next, and go back to the start of the word it cuts."""
