@@ -48,8 +48,8 @@ HERE = (PlaybackStarted, WordsHeard, PlaybackStopped, UtteranceEnded, InterruptF
 TRUST_S = 0.25
 """Two reports that did not come."""
 
-PATIENCE_S = 10.0
-"""A far end whose reports are overdue by more than this has just stopped reporting."""
+PATIENCE_S = 20.0
+"""A far end whose reports are overdue by more than this has just stopped reporting: one that is gone is found out sooner, by two pings."""
 
 RECENT = 16
 """Frames that are known to have been told: a frame may pass several edges."""

@@ -115,11 +115,14 @@ class Notes(Processor):
         """Words of each utterance that were made, so far."""
         self.cut: list[tuple[Interruption, int, int]] = []
         """For each interrupt: the last number that was made before it, and how far the stream was."""
+        self.begun: dict[int, int] = {}
+        """How far the stream was when the first of each utterance was made."""
         self._position = position
         self._last = 0
 
     def process(self, frame: OutputAudioFrame | UtteranceEnded) -> OutputAudioFrame | UtteranceEnded:
         if isinstance(frame, OutputAudioFrame):
+            self.begun.setdefault(frame.utterance, self._position())
             word = frame.utterance, self.spoken[frame.utterance]
             self.spoken[frame.utterance] += 1
             for number in np.frombuffer(frame.pcm, "<i2")[::PIECE].tolist():
@@ -277,6 +280,8 @@ class Result:
     """From the end of the outage to the next new sound."""
     given_up_s: float | None = None
     """From the moment the peer was dead until the server had ended the call."""
+    noticed_s: float | None = None
+    """From the moment nothing passed any more until a page said so."""
     why: str = ""
     caller_why: str = ""
     most_waiting: int = 0

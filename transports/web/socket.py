@@ -25,7 +25,7 @@ UNSENT = 8192
 MAX_BYTES = 1 << 17
 """Of a message."""
 
-PING_S = 10.0
+PING_S = 5.0
 """A client that answers no ping within half of it is lost."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
