@@ -18,6 +18,7 @@ telephone           ``telephony``: carriers by ``routes`` (aiohttp), Asterisk
 
 What they share: ``speaker`` is the paced playout that every speaking end stands on. A far end on a network is a ``wire`` (its
 protocol, pure) and a ``connection``; ``line`` joins them to the two nodes in ``line_ends``, and ``calls`` answers each with an agent.
+``access`` says who may call.
 """
 
 from __future__ import annotations

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket as sockets
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from voiceflow.transports.speaker import SpeakerOptions
 from voiceflow.transports.wire import Message, WireError
 
-__all__ = ["BUSY", "FAULT", "GOING_AWAY", "POLICY", "LineOptions", "Rate", "Socket", "close_socket"]
+__all__ = ["BUSY", "FAULT", "GOING_AWAY", "POLICY", "UNSENT", "LineOptions", "Rate", "Socket", "close_socket", "keep_little_unsent"]
 
 log = logging.getLogger("voiceflow")
 
@@ -22,6 +23,9 @@ GOING_AWAY, POLICY, FAULT, BUSY = 1001, 1008, 1011, 1013
 
 REASON_BYTES = 120
 """A websocket's close frame has room for 123."""
+
+UNSENT = 8192
+"""Bytes that may wait in a library, and as many in the system: of what is behind them an interrupt takes all back."""
 
 
 class Socket(Protocol):
@@ -80,6 +84,13 @@ class Rate:
         self._at = now
         if self._level > self._options.burst:
             raise WireError(f"more than {self._options.messages_per_s:g} messages a second", POLICY)
+
+
+def keep_little_unsent(socket: sockets.socket | None) -> None:
+    """Keep sound out of the system's buffers, where no interrupt can take it back, as far as the system lets one."""
+    option = getattr(sockets, "TCP_NOTSENT_LOWAT", None)
+    if option is not None and socket is not None and socket.family in (sockets.AF_INET, sockets.AF_INET6):
+        socket.setsockopt(sockets.IPPROTO_TCP, option, UNSENT)
 
 
 async def close_socket(socket: Socket, code: int, reason: str, timeout_s: float) -> None:

@@ -7,14 +7,12 @@ What is spoken stands in ``docs/websocket.md``; behind an aiohttp server the sam
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
-import socket as sockets
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import Any, Self
+from typing import Self
 from urllib.parse import urlsplit
 
 from websockets.asyncio.connection import Connection
@@ -23,15 +21,14 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 
+from voiceflow.transports.access import bearer, origin_allowed, same
 from voiceflow.transports.calls import Calls
+from voiceflow.transports.connection import UNSENT, keep_little_unsent
 from voiceflow.transports.line import LineOptions, Lines, answer
 from voiceflow.transports.wire import Message, Wire
 from voiceflow.transports.wire_frames import FramesOptions, FramesWire
 
-__all__ = ["SILENT", "WebsocketOptions", "WebsocketServer", "WebsocketSocket", "keep_little_unsent", "origin_allowed", "token_shown"]
-
-UNSENT = 8192
-"""Bytes that may wait in the system, and as many in the library: of what is behind them an interrupt takes all back."""
+__all__ = ["SILENT", "WebsocketOptions", "WebsocketServer", "WebsocketSocket"]
 
 SILENT = logging.Logger("voiceflow.websocket")
 """The library's own log shows headers and addresses, and with them tokens; what is worth saying is in the line of each call."""
@@ -130,26 +127,6 @@ class WebsocketSocket:
         self.lost = not self._closing and closed.rcvd is None and (closed.sent is None or closed.sent.code == 1011)
 
 
-def keep_little_unsent(socket: Any) -> None:
-    """Keep sound out of the system's buffers, where no interrupt can take it back, as far as the system lets one."""
-    option = getattr(sockets, "TCP_NOTSENT_LOWAT", None)
-    if option is not None and socket is not None and socket.family in (sockets.AF_INET, sockets.AF_INET6):
-        socket.setsockopt(sockets.IPPROTO_TCP, option, UNSENT)
-
-
-def token_shown(authorization: str, token: str) -> bool:
-    """Whether an ``Authorization`` header shows the token. Compared in constant time."""
-    scheme, _, shown = authorization.partition(" ")
-    return scheme.lower() == "bearer" and hmac.compare_digest(shown.strip().encode(), token.encode())
-
-
-def origin_allowed(origin: str, host: str, origins: tuple[str, ...], *, has_token: bool) -> bool:
-    """Whether a page of this origin ("": it is no browser) may call. A browser lets any page open a socket to any server."""
-    if not origin or origin in origins:
-        return True
-    return not origins and (has_token or urlsplit(origin).netloc == host)
-
-
 class WebsocketServer:
     """Answers calls on one port. ``async with WebsocketServer(calls, options) as server:`` listens; ``server.options`` has the real port.
 
@@ -206,18 +183,34 @@ class WebsocketServer:
         await self.close()
 
     def _check(self, connection: ServerConnection, request: Request) -> Response | None:
-        options, headers = self.options, request.headers
-        if urlsplit(request.path).path != options.path:
+        options = self.options
+        if _path(request) != options.path:
             return connection.respond(HTTPStatus.NOT_FOUND, f"calls are taken at {options.path}\n")
-        if not origin_allowed(headers.get("Origin", ""), headers.get("Host", ""), options.origins, has_token=bool(options.token)):
+        if not origin_allowed(_header(request, "Origin"), _header(request, "Host"), options.origins, has_token=bool(options.token)):
             return connection.respond(HTTPStatus.FORBIDDEN, "a page of that origin may not call this server\n")
-        shown = headers.get("Authorization")
-        if options.token and shown is not None and not token_shown(shown, options.token):
+        if options.token and _header(request, "Authorization") and not self._is_shown_token(request):
             return connection.respond(HTTPStatus.UNAUTHORIZED, "that is not this server's token\n")
         return None
 
+    def _is_shown_token(self, request: Request) -> bool:
+        given = bearer(_header(request, "Authorization"))
+        return given is not None and same(given, self.options.token)
+
     async def _answer(self, connection: ServerConnection) -> None:
         request = connection.request
-        shown = request is not None and token_shown(request.headers.get("Authorization", ""), self.options.token)
+        shown = request is not None and self._is_shown_token(request)
         host, port = connection.remote_address[:2]
         await answer(self._wire(shown), WebsocketSocket(connection), self.calls, self._line, who=f"{host}:{port}", lines=self.lines)
+
+
+def _path(request: Request) -> str:
+    """Without the query; "" where what is asked for is no address."""
+    try:
+        return urlsplit(request.path).path
+    except ValueError:  # //[
+        return ""
+
+
+def _header(request: Request, name: str) -> str:
+    """Of this name, "" if there is none. One that came twice is one list, as HTTP has it, and then neither token nor origin."""
+    return ", ".join(request.headers.get_all(name))

@@ -21,12 +21,12 @@ from voiceflow.backoff import Backoff, BackoffOptions
 from voiceflow.frames import AudioFormat, Frame, InputAudioFrame
 from voiceflow.session import SessionOptions
 from voiceflow.transports.calls import Agent, CallRecord, Calls
-from voiceflow.transports.connection import LineOptions, close_socket
+from voiceflow.transports.connection import UNSENT, LineOptions, close_socket
 from voiceflow.transports.line import Line, handshake
 from voiceflow.transports.line_ends import LineIn, Said
 from voiceflow.transports.outbox import Outbox
 from voiceflow.transports.speaker import SpeakerOptions
-from voiceflow.transports.websocket import SILENT, UNSENT, WebsocketSocket
+from voiceflow.transports.websocket import SILENT, WebsocketSocket
 from voiceflow.transports.wire import CallStarted, Message, Received, Wire, WireError
 from voiceflow.transports.wire_frames_client import FramesClientWire
 

@@ -6,7 +6,6 @@ counted, and only a client that cannot be understood at all is hung up on. See `
 
 from __future__ import annotations
 
-import hmac
 import logging
 import secrets
 from dataclasses import dataclass, field
@@ -36,6 +35,7 @@ from voiceflow.frames import (
     replace,
 )
 from voiceflow.phone import KEYS, DigitReceived
+from voiceflow.transports.access import same
 from voiceflow.transports.wire import AppMessage, CallEnded, CallResumed, CallStarted, Message, Played, Received, TellFrame, WireError
 from voiceflow.transports.wire_messages import (
     RATES,
@@ -147,7 +147,7 @@ class FramesWire:
             raise WireError(f"the first message has to be a start, and was {kind} one: {what_and_where(error)[0][:60]}", PROTOCOL) from None
         if not isinstance(start, Start):
             raise WireError(f"the first message has to be a start, and was {type(start).__name__}", PROTOCOL)
-        if not self._shown and not hmac.compare_digest(start.token.encode(), self._options.token.encode()):
+        if not self._shown and not same(start.token, self._options.token):
             raise WireError("this server wants its token, in the start or in a header: Authorization: Bearer TOKEN", POLICY)
         if start.version != VERSION:
             raise WireError(f"version {start.version} of the protocol is not spoken here; {VERSION} is", PROTOCOL)

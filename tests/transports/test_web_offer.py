@@ -87,8 +87,9 @@ async def test_more_addresses_are_added_to_their_call() -> None:
         (b"[]", 400, "not list"),
         (b'"' + b"x" * 2**18, 413, ""),
         (b"", 400, "no JSON"),
+        (b"[" * 100_000, 400, "no JSON"),
     ],
-    ids=["cut off", "no text", "a list", "too long", "nothing"],
+    ids=["cut off", "no text", "a list", "too long", "nothing", "too deep"],
 )
 @over_sockets
 async def test_what_cannot_be_read_is_refused(body: bytes, status: int, says: str) -> None:

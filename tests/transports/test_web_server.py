@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -45,6 +46,17 @@ async def serving(token: str = "", health: Mapping[str, Any] | None = None) -> A
             yield server, client
     finally:
         await server.close()
+
+
+async def status_of(server: WebServer, header: bytes) -> int:
+    """What a client gets at the door that writes a header as no library would."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.options.port)
+    writer.write(b"POST /door HTTP/1.1\r\nHost: here\r\nContent-Length: 0\r\nConnection: close\r\n" + header + b"\r\n\r\n")
+    status = int((await reader.readline()).split()[1])
+    await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return status
 
 
 class TestPage:
@@ -115,7 +127,7 @@ class TestDoors:
     @over_sockets
     async def test_with_a_token_only_who_shows_it_comes_in(self) -> None:
         """In the header or in the address; anything else is refused with what is wanted, and without what is right."""
-        async with serving(token=TOKEN) as (_, client):
+        async with serving(token=TOKEN) as (server, client):
             for headers, query, status in [
                 ({"Authorization": f"Bearer {TOKEN}"}, {}, 200),
                 ({"Authorization": f"bearer {TOKEN}"}, {}, 200),
@@ -131,6 +143,7 @@ class TestDoors:
                     said = await response.text()
                     assert ("come in" in said) is (status == 200)
                     assert TOKEN not in said
+            assert await status_of(server, b"Authorization: Bearer \xff") == 401
 
     @over_sockets
     async def test_without_a_token_pages_of_other_servers_may_not_call(self) -> None:
@@ -144,9 +157,11 @@ class TestDoors:
                 ("null", 403),
                 (here + "1", 403),
                 ("x" * 999, 403),
+                ("http://[", 403),
             ]:
                 async with client.post("/door", headers={"Origin": origin} if origin else {}) as response:
                     assert response.status == status, origin
+            assert await status_of(server, b"Origin: http://\xff") == 403
 
     @over_sockets
     async def test_with_a_token_the_page_may_be_anywhere(self) -> None:

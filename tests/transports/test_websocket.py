@@ -265,9 +265,9 @@ async def test_a_token_lets_in_by_a_header() -> None:
             await client.hears("started")
             await client.say(type="end")
             await client.closed()
-        for wrong in ("Bearer CANARY-2", "Basic CANARY-1", "CANARY-1", "Bearer"):
+        for wrong in (["Bearer CANARY-2"], ["Basic CANARY-1"], ["CANARY-1"], ["Bearer"], ["Bearer \xff"], ["Bearer CANARY-1"] * 2):
             with pytest.raises(InvalidStatus) as raised:
-                await connect(served.url, additional_headers={"Authorization": wrong}, proxy=None)
+                await connect(served.url, additional_headers=[("Authorization", one) for one in wrong], proxy=None)
             assert raised.value.response.status_code == 401
 
 
@@ -278,6 +278,9 @@ async def test_a_token_lets_in_by_a_header() -> None:
         ("http://HOST", "", (), True),
         ("https://evil.example", "", (), False),
         ("null", "", (), False),
+        ("http://[", "", (), False),
+        ("http://\xff", "", (), False),
+        ("http://[", "CANARY", (), True),
         ("https://evil.example", "CANARY", (), True),
         ("https://good.example", "", ("https://good.example",), True),
         ("https://evil.example", "CANARY", ("https://good.example",), False),
@@ -302,11 +305,17 @@ async def test_a_page_of_another_origin_may_not_call(origin: str, token: str, or
 
 @in_real_time
 async def test_another_path_is_not_found() -> None:
-    """Calls are taken at one address."""
+    """Calls are taken at one address; what is asked for may be no address at all."""
     async with serving() as served:
         with pytest.raises(InvalidStatus) as raised:
             await connect(served.url.replace("/call", "/other"), proxy=None)
         assert raised.value.response.status_code == 404
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(b"GET //[ HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n")
+        writer.write(b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+        assert (await reader.readline()).split()[1] == b"404"
+        writer.close()
+        await writer.wait_closed()
 
 
 def test_no_secret_stands_in_a_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -159,6 +159,15 @@ def test_a_token_has_to_be_shown(encoding: str, shown: str) -> None:
     assert "CANARY" not in f"{raised.value!r} {FramesOptions(token='CANARY-123')!r} {wire!r}"
 
 
+@pytest.mark.parametrize(
+    ("token", "start"), [("x", r'{"type": "start", "token": "\udcff"}'), ("x\udcff", '{"type": "start", "token": "x"}')]
+)
+def test_a_token_that_is_no_text_lets_nobody_in(token: str, start: str) -> None:
+    """Neither the client's, nor the server's own, as the environment gives bytes that are none."""
+    with pytest.raises(WireError):
+        FramesWire(FramesOptions(token=token)).receive(start)
+
+
 @encodings
 def test_a_token_that_was_shown_lets_in(encoding: str) -> None:
     """In the start, or in a header before."""

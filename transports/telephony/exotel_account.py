@@ -14,8 +14,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from voiceflow.transports.access import same
 from voiceflow.transports.telephony.exotel import ExotelWire
-from voiceflow.transports.telephony.webhook import Answer, Incoming, RefusedError, Request, RestRequest, same
+from voiceflow.transports.telephony.webhook import Answer, Incoming, RefusedError, Request, RestRequest
 
 __all__ = ["ExotelAccount"]
 

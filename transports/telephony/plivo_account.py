@@ -18,9 +18,10 @@ from typing import Literal
 from urllib.parse import quote, urlsplit
 from xml.etree.ElementTree import Element, SubElement
 
+from voiceflow.transports.access import same
 from voiceflow.transports.telephony.carrier import AHEAD_S
 from voiceflow.transports.telephony.plivo import PlivoWire
-from voiceflow.transports.telephony.webhook import Answer, Incoming, RefusedError, Request, RestRequest, document, same
+from voiceflow.transports.telephony.webhook import Answer, Incoming, RefusedError, Request, RestRequest, document
 
 __all__ = ["PlivoAccount"]
 
@@ -62,7 +63,7 @@ class PlivoAccount:
         """Raises RefusedError unless Plivo signed this."""
         nonce, given = request.header("x-plivo-signature-v3-nonce"), request.header("x-plivo-signature-v3")
         text = f"{_signed_text(request)}.{nonce}"
-        right = b64encode(hmac.new(self.auth_token.encode(), text.encode(), hashlib.sha256).digest())
+        right = b64encode(hmac.new(self.auth_token.encode(), text.encode("utf-8", "surrogatepass"), hashlib.sha256).digest())
         if True not in [same(signature.strip(), right) for signature in given.split(",")]:
             raise RefusedError("the signature of plivo is missing or wrong; is public_url what plivo was given?")
 

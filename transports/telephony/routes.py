@@ -18,12 +18,13 @@ from aiohttp import web
 
 from voiceflow.tasks import whatever_happens
 from voiceflow.transports.calls import Calls
+from voiceflow.transports.connection import UNSENT
 from voiceflow.transports.line import LineOptions, answer
 from voiceflow.transports.telephony.carrier import Carrier
 from voiceflow.transports.telephony.rest import Rest
 from voiceflow.transports.telephony.tickets import Tickets
 from voiceflow.transports.telephony.webhook import Account, RefusedError, Request, respond
-from voiceflow.transports.web.socket import UNSENT, AiohttpSocket
+from voiceflow.transports.web.socket import AiohttpSocket
 from voiceflow.transports.wire import Message
 
 __all__ = ["TelephonyOptions", "routes"]

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit, urlunsplit
 from xml.etree.ElementTree import Element, SubElement
 
+from voiceflow.transports.access import same
 from voiceflow.transports.telephony.carrier import AHEAD_S
 from voiceflow.transports.telephony.twilio import TwilioWire
-from voiceflow.transports.telephony.webhook import Answer, Incoming, RefusedError, Request, RestRequest, document, same
+from voiceflow.transports.telephony.webhook import Answer, Incoming, RefusedError, Request, RestRequest, document
 
 __all__ = ["TwilioAccount"]
 

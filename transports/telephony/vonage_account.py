@@ -18,9 +18,10 @@ from urllib.parse import quote
 import jwt
 import msgspec
 
+from voiceflow.transports.access import bearer, same
 from voiceflow.transports.telephony.carrier import AHEAD_S
 from voiceflow.transports.telephony.vonage import VonageWire
-from voiceflow.transports.telephony.webhook import AGE_S, Answer, Incoming, RefusedError, Request, RestRequest, same
+from voiceflow.transports.telephony.webhook import AGE_S, Answer, Incoming, RefusedError, Request, RestRequest
 
 __all__ = ["VonageAccount"]
 
@@ -63,12 +64,11 @@ class VonageAccount:
 
     def check(self, request: Request) -> None:
         """Raises RefusedError unless Vonage signed this, not more than five minutes ago."""
-        scheme, _, token = request.header("authorization").partition(" ")
         try:
             # Times are compared below, with the clock of the request.
             options: Any = {"verify_exp": False, "verify_iat": False, "verify_nbf": False, "verify_aud": False, "require": ["iat"]}
-            claims = jwt.decode(token if scheme.lower() == "bearer" else "", self.signature_secret, algorithms=["HS256"], options=options)
-        except jwt.InvalidTokenError:
+            claims = jwt.decode(bearer(request.header("authorization")) or "", self.signature_secret, algorithms=["HS256"], options=options)
+        except (jwt.InvalidTokenError, UnicodeError):
             raise RefusedError("the token of vonage is missing or wrong") from None
         issued = claims["iat"]
         if not isinstance(issued, int | float) or not abs(request.now - issued) <= AGE_S:

@@ -7,7 +7,6 @@ Each carrier's part is an ``Account``; see the ``*_account`` modules.
 
 from __future__ import annotations
 
-import hmac
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from xml.etree import ElementTree
 
 from voiceflow.transports.telephony.carrier import Carrier
 
-__all__ = ["Account", "Answer", "Incoming", "RefusedError", "Request", "RestRequest", "document", "respond", "same"]
+__all__ = ["Account", "Answer", "Incoming", "RefusedError", "Request", "RestRequest", "document", "respond"]
 
 FIELDS = 200
 """A request with more parameters is refused."""
@@ -153,11 +152,6 @@ def respond(account: Account, request: Request, stream_url: str | None) -> Answe
     if incoming is None:
         return Answer()
     return account.decline(incoming) if stream_url is None else account.answer(incoming, stream_url)
-
-
-def same(given: str, right: str | bytes) -> bool:
-    """Whether two secrets or signatures are equal, in constant time."""
-    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), right if isinstance(right, bytes) else right.encode())
 
 
 def document(root: ElementTree.Element) -> str:

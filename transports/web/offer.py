@@ -62,7 +62,7 @@ async def _read(request: web.Request) -> dict[str, Any]:
         raise web.HTTPRequestEntityTooLarge(MOST_BYTES, len(body))
     try:
         said = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise web.HTTPBadRequest(text=f"this is no JSON: {error}") from error
     if not isinstance(said, dict):
         raise web.HTTPBadRequest(text=f"a JSON object is wanted, not {type(said).__name__}")

@@ -8,7 +8,6 @@ The page is plain files in ``page/``, read when the server is made: what it serv
 from __future__ import annotations
 
 import hashlib
-import hmac
 import mimetypes
 import re
 import ssl
@@ -16,9 +15,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from aiohttp import hdrs, web
+
+from voiceflow.transports.access import bearer, origin_allowed, same
 
 __all__ = ["PAGE", "ServerOptions", "WebServer"]
 
@@ -140,17 +140,14 @@ class WebServer:
         return web.RouteDef(door.method, door.path, guarded, door.kwargs)
 
     def _check(self, request: web.Request) -> None:
-        token = self.options.token
-        if token:
-            scheme, _, shown = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
-            given = shown.strip() if scheme.lower() == "bearer" else request.query.get("token", "")
-            if not hmac.compare_digest(given.encode(), token.encode()):
-                raise web.HTTPUnauthorized(
-                    text="this server wants its token: Authorization: Bearer TOKEN, or ?token=TOKEN", headers={"WWW-Authenticate": "Bearer"}
-                )
-        elif (origin := request.headers.get(hdrs.ORIGIN)) and urlsplit(origin).netloc != request.host:
-            # A browser lets any page open a websocket to any server; without a token the origin is all there is to go by.
-            raise web.HTTPForbidden(text=f"a page of {origin[:200]} may not call this server: start it with a token")
+        token, origin = self.options.token, request.headers.get(hdrs.ORIGIN, "")
+        if not origin_allowed(origin, request.host, (), has_token=bool(token)):
+            raise web.HTTPForbidden(text=f"a page of {origin[:200]!r} may not call this server: start it with a token")
+        given = bearer(request.headers.get(hdrs.AUTHORIZATION, ""))
+        if token and not same(request.query.get("token", "") if given is None else given, token):
+            raise web.HTTPUnauthorized(
+                text="this server wants its token: Authorization: Bearer TOKEN, or ?token=TOKEN", headers={"WWW-Authenticate": "Bearer"}
+            )
 
     # ------------------------------------------------------------------------------------------------- what it says
 

@@ -7,20 +7,17 @@ The one rule: who may call is the server's to check before it comes here; what i
 from __future__ import annotations
 
 import asyncio
-import socket as sockets
 from collections.abc import Awaitable, Callable
 
 from aiohttp import WebSocketError, WSCloseCode, WSMsgType, web
 
 from voiceflow.transports.calls import Calls
+from voiceflow.transports.connection import UNSENT, keep_little_unsent
 from voiceflow.transports.line import LineOptions, Lines, answer
 from voiceflow.transports.wire import Message, Wire
 from voiceflow.transports.wire_frames import FramesOptions, FramesWire
 
 __all__ = ["AiohttpSocket", "call_handler"]
-
-UNSENT = 8192
-"""Bytes that may wait here, and as many in the system: of what is behind them an interrupt takes all back."""
 
 MAX_BYTES = 1 << 17
 """Of a message."""
@@ -41,7 +38,7 @@ class AiohttpSocket:
         self.lost = False
         if self._transport is not None:
             self._transport.set_write_buffer_limits(high=UNSENT)
-            _keep_little_unsent(self._transport.get_extra_info("socket"))
+            keep_little_unsent(self._transport.get_extra_info("socket"))
 
     async def receive(self) -> Message | None:
         """See Socket."""
@@ -80,12 +77,6 @@ class AiohttpSocket:
             if self._transport is not None:
                 self._transport.abort()  # it would wait for a far end that takes nothing
             raise
-
-
-def _keep_little_unsent(socket: sockets.socket | None) -> None:
-    option = getattr(sockets, "TCP_NOTSENT_LOWAT", None)
-    if option is not None and socket is not None and socket.family in (sockets.AF_INET, sockets.AF_INET6):
-        socket.setsockopt(sockets.IPPROTO_TCP, option, UNSENT)
 
 
 def call_handler(

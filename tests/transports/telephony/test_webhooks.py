@@ -84,6 +84,17 @@ def test_anything_changed_after_signing_is_refused(name) -> None:
 
 
 @each
+def test_a_header_that_is_no_text_is_refused(name) -> None:
+    """Its bytes come as lone surrogates."""
+    good = carriers.incoming(name, URL)
+    for header in good.headers.keys() - {"Content-Type", "content-type"}:
+        for odd in ("\udcff", f"{good.headers[header]}\udcff"):
+            with pytest.raises(RefusedError) as refused:
+                respond(ACCOUNTS[name], changed(good, headers={**good.headers, header: odd}), STREAM)
+            assert refused.value.status == 403
+
+
+@each
 def test_a_signature_of_another_key_is_refused(name) -> None:
     """However well formed."""
     other = {
