@@ -11,15 +11,14 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Self
 
 from voiceflow.transports.calls import Calls
-from voiceflow.transports.line import Line, LineOptions
+from voiceflow.transports.line import Line
 from voiceflow.transports.line_ends import ConnectionClock
-from voiceflow.transports.speaker import SpeakerOptions
-from voiceflow.transports.webrtc_aiortc import WebRTCError
-from voiceflow.transports.webrtc_peer import IceServer, Peer, PeerOptions
+from voiceflow.transports.webrtc_options import IceServer, PeerOptions, WebRTCError, WebRTCOptions
+from voiceflow.transports.webrtc_peer import Peer
 from voiceflow.transports.webrtc_wire import WebRTCWire
 from voiceflow.transports.wire import CallStarted, Wire
 
@@ -31,23 +30,6 @@ MAX_CANDIDATES = 64
 
 BUFFERED_S = 0.09
 """From a packet's arrival to the ear on a network without jitter: a browser's jitter buffer and the sound device."""
-
-GUESSED_S = 0.15
-"""The same and the way there, before anything is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class WebRTCOptions:
-    """How calls are taken. ``line.speaker``: ``continuous`` is set, since sound flows from the start to the end of a call."""
-
-    peer: PeerOptions = field(default_factory=PeerOptions)
-    line: LineOptions = field(default_factory=lambda: LineOptions(speaker=SpeakerOptions(latency_s=GUESSED_S, latency_known=False)))
-    max_offer: int = 65536
-    """Characters of an offer."""
-
-    def __post_init__(self) -> None:
-        if self.max_offer < 1:
-            raise ValueError(f"WebRTCOptions: max_offer is {self.max_offer}, it must be 1 or more")
 
 
 class WebRTC:

@@ -1,6 +1,8 @@
 """One WebRTC call's connection, as the socket of a line: aiortc does ICE, DTLS and SRTP.
 
-The one rule: it is known whether the far end is there. A connection that is gone, or down for now, is noticed here.
+The one rule: no sound goes through aiortc's own queues. After the first lost packet its jitter buffer stays 280 ms behind for
+the rest of a call and closes up the hole, so ``_Tap`` takes its place. On the way out it is given ready packets, so that
+nothing waits for a thread that encodes.
 """
 
 from __future__ import annotations
@@ -9,22 +11,32 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
-from aiortc import RTCConfiguration, RTCDataChannel, RTCIceServer, RTCRtpSender, RTCSessionDescription
+from aiortc import (
+    MediaStreamTrack,
+    RTCConfiguration,
+    RTCDataChannel,
+    RTCIceServer,
+    RTCPeerConnection,
+    RTCRtpReceiver,
+    RTCRtpSender,
+    RTCSessionDescription,
+)
 from aiortc.exceptions import InvalidStateError
+from aiortc.mediastreams import MediaStreamError
 from aiortc.sdp import SessionDescription, candidate_from_sdp
 
 from voiceflow.tasks import whatever_happens
 from voiceflow.transports.contact import Contact
+from voiceflow.transports.opus import BLOCK, OpusPacket, packet_at
 from voiceflow.transports.rtp import OPUS_RATE, RtpStream
-from voiceflow.transports.webrtc_aiortc import Connection, Packet, Tap, Track, WebRTCError
+from voiceflow.transports.webrtc_options import PeerOptions, WebRTCError
 from voiceflow.transports.webrtc_wire import pack
 from voiceflow.transports.wire import Message
 
-__all__ = ["IceServer", "Peer", "PeerOptions"]
+__all__ = ["Connection", "Peer"]
 
 log = logging.getLogger("voiceflow")
 
@@ -40,41 +52,109 @@ FULL = 2**18
 WAITING = 1000
 """Messages that may wait for the line; of more the oldest is dropped."""
 
-
-@dataclass(frozen=True, slots=True)
-class IceServer:
-    """A STUN or TURN server: ``stun:host:3478``, ``turn:host:3478?transport=udp`` with a name and a password."""
-
-    url: str
-    username: str = ""
-    credential: str = field(default="", repr=False)
-
-    def __post_init__(self) -> None:
-        if not self.url.startswith(("stun:", "turn:", "turns:")):
-            raise ValueError(f"IceServer: {self.url!r} is no address of one; it begins with stun:, turn: or turns:")
+BURST = 25
+"""Packets that may wait for the connection: after a stall of the loop they leave together. More are too old to be of use."""
 
 
-@dataclass(frozen=True, slots=True)
-class PeerOptions:
-    """How a connection is made and watched.
+class _Packet(Protocol):
+    """What is used of aiortc's RtpPacket."""
 
-    ``ice_servers``: none, for callers who can reach this machine. ``connect_s``: from the answer to the connection.
-    ``silent_s``: without a single packet of any kind for so long the far end is gone; a browser sends sound while it is
-    muted, and reports while it has no microphone. ``hold_s``: where the caller's sound came steadily and nothing has come for so long,
-    the network is believed to be down: the agent holds its speech, and goes on from there when something comes.
-    ``wait_s``: how long a packet of sound waits for one before it; then that is silence.
+    ssrc: int
+    sequence_number: int
+    timestamp: int
+    payload: bytes
+
+
+class _Tap:
+    """In the place of aiortc's jitter buffer: hands on each packet, and gives aiortc nothing to decode."""
+
+    BUFFER = "_RTCRtpReceiver__jitter_buffer"
+
+    def __init__(self, arrived: Callable[[_Packet], object]) -> None:
+        self._arrived = arrived
+
+    def add(self, packet: _Packet) -> tuple[bool, None]:
+        """Called by aiortc for each packet of a codec that was agreed upon."""
+        self._arrived(packet)
+        return False, None
+
+    def put_into(self, receiver: RTCRtpReceiver) -> None:
+        """Take the place. Raises WebRTCError with an aiortc that is built differently."""
+        if not hasattr(receiver, self.BUFFER):
+            raise WebRTCError("this version of aiortc keeps its jitter buffer elsewhere: install aiortc 1.16", 503)
+        setattr(receiver, self.BUFFER, self)
+
+
+class _Track(MediaStreamTrack):
+    """What aiortc sends: each payload as soon as it is put. ``begun`` is told the RTP timestamp of the first one's first sample."""
+
+    kind = "audio"
+
+    TIMESTAMP = "_RTCRtpSender__rtp_timestamp"
+
+    def __init__(self, begun: Callable[[int], object]) -> None:
+        super().__init__()
+        self.sender: RTCRtpSender | None = None
+        self._begun = begun
+        self._packets: deque[bytes] = deque(maxlen=BURST)
+        self._filled = asyncio.Event()
+        self._position = 0
+
+    def put(self, payload: bytes) -> None:
+        """20 ms."""
+        self._packets.append(payload)
+        self._filled.set()
+
+    async def recv(self) -> OpusPacket:
+        """The next packet. Their timestamps follow one another: the far end counts what was sent."""
+        if self.sender is not None and self._position:  # the first has left: now the random start that aiortc gave it is known
+            stamp = getattr(self.sender, self.TIMESTAMP, None)
+            self.sender = None
+            if stamp is not None:
+                self._begun(stamp)
+        while not self._packets:
+            if self.readyState != "live":
+                raise MediaStreamError
+            self._filled.clear()
+            await self._filled.wait()
+        packet = packet_at(self._packets.popleft(), self._position)
+        self._position += BLOCK
+        return packet
+
+    def stop(self) -> None:
+        """No more."""
+        super().stop()
+        self._filled.set()
+
+
+class Connection(RTCPeerConnection):
+    """aiortc's, which leaves the task that connects to itself: closed before it is connected, that would run on and raise.
+
+    What aiortc and aioice start for a connection and forget is owned here, and over when ``close`` returns.
     """
 
-    ice_servers: Sequence[IceServer] = ()
-    connect_s: float = 15.0
-    silent_s: float = 8.0
-    hold_s: float = 1.0
-    wait_s: float = 0.06
+    def __init__(self, configuration: RTCConfiguration) -> None:
+        super().__init__(configuration)
+        self._connecting: set[asyncio.Task[None]] = set()
 
-    def __post_init__(self) -> None:
-        for name in ("connect_s", "silent_s", "hold_s"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"PeerOptions: {name} is {getattr(self, name)}, it must be more than 0")
+    async def _RTCPeerConnection__connect(self) -> None:  # noqa: N802 - aiortc's private name, so that its calls come here
+        task = asyncio.current_task()
+        assert task is not None
+        self._connecting.add(task)
+        try:
+            await super()._RTCPeerConnection__connect()  # type: ignore[misc]
+        except (InvalidStateError, ConnectionError):
+            log.debug("a connection was closed while it was made", exc_info=True)
+        finally:
+            self._connecting.discard(task)
+
+    async def close(self) -> None:
+        """End what is still connecting, which would go on to start senders and receivers, and close it."""
+        for task in (left := list(self._connecting)):
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+        await super().close()
 
 
 class Peer:
@@ -122,7 +202,7 @@ class Peer:
         self._connection = Connection(RTCConfiguration(iceServers=servers))
         self._connection.on("connectionstatechange", self._state_changed)
         self._connection.on("datachannel", self._channel_opened)
-        self._track = Track(self._stream_began)
+        self._track = _Track(self._stream_began)
 
     # ------------------------------------------------------------------------------------------- coming to terms
 
@@ -142,7 +222,7 @@ class Peer:
         opus = [codec for codec in RTCRtpSender.getCapabilities("audio").codecs if codec.mimeType.lower() == "audio/opus"]
         transceiver.setCodecPreferences(opus)
         self._track.sender = transceiver.sender
-        Tap(self._packet_arrived).put_into(transceiver.receiver)
+        _Tap(self._packet_arrived).put_into(transceiver.receiver)
         await pc.setRemoteDescription(RTCSessionDescription(sdp=sdp, type="offer"))
         for other in pc.getTransceivers():
             if other is not transceiver:
@@ -273,7 +353,7 @@ class Peer:
 
     # ----------------------------------------------------------------------------------------------- what comes
 
-    def _packet_arrived(self, packet: Packet) -> None:
+    def _packet_arrived(self, packet: _Packet) -> None:
         self.contact.sound_came(asyncio.get_running_loop().time())
         if self._is_lost:
             self._see_whether_lost()

@@ -24,7 +24,7 @@ from voiceflow.transports.line_ends import LineOut
 from voiceflow.transports.opus import OpusDecoder
 from voiceflow.transports.rtp import RtpStream
 from voiceflow.transports.webrtc import PeerOptions, WebRTC, WebRTCOptions
-from voiceflow.transports.webrtc_aiortc import Packet, Tap
+from voiceflow.transports.webrtc_peer import _Packet, _Tap
 from voiceflow.transports.wire_frames import FramesOptions, FramesWire
 
 __all__ = ["AT_ONCE", "SILENT_S", "TRIALS", "hold"]
@@ -83,7 +83,7 @@ class Telephone:
     def listen(self) -> None:
         """Take the sound where aiortc would put it into its own buffer, and the words of the data channel."""
         (receiver,) = self.caller.connection.getReceivers()
-        Tap(self._arrived).put_into(receiver)
+        _Tap(self._arrived).put_into(receiver)
         self.caller.data.on("message", self._told)
 
     async def say(self, seconds: float) -> float:
@@ -102,7 +102,7 @@ class Telephone:
             self._origin = said["timestamp"]
         self.ear.stirred.set()
 
-    def _arrived(self, packet: Packet) -> None:
+    def _arrived(self, packet: _Packet) -> None:
         loop = asyncio.get_running_loop()
         if packet.ssrc != self._ssrc:
             self._ssrc, self._first, self.stream = packet.ssrc, packet.timestamp, RtpStream()

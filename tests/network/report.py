@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.network import by_webrtc, by_websocket
+from tests.network import by_browser, by_webrtc, by_websocket
 from tests.network.talk import Result, Trial
 
 __all__ = ["hold_all", "machine", "table"]
@@ -56,8 +56,9 @@ def table(results: Sequence[Result]) -> str:
 
 def _row(result: Result) -> tuple[str, ...]:
     end = "hung up by the caller, at the end" if result.finished else result.why
-    if result.given_up_s is not None:
-        end += f" ({result.given_up_s:.1f} s after the cut)"
+    times = {"after the cut": result.given_up_s, "until the page said so": result.noticed_s}
+    if known := ", ".join(f"{seconds:.1f} s {what}" for what, seconds in times.items() if seconds is not None):
+        end += f" ({known})"
     return (
         result.trial.name,
         _ms(result.latency_s),
@@ -87,15 +88,16 @@ def machine() -> str:
 def main() -> None:
     """Measure and write."""
     sections = []
-    for title, hold, trials, at_once in (
-        ("Over a websocket", by_websocket.hold, by_websocket.TRIALS, len(by_websocket.TRIALS)),
-        ("Over WebRTC", by_webrtc.hold, by_webrtc.TRIALS, by_webrtc.AT_ONCE),
+    one, page = "caller and server in one process", "the pages in one Chromium, the server in another process"
+    for title, holding, at_once, where in (
+        ("Over a websocket", hold_all(by_websocket.hold, by_websocket.TRIALS, len(by_websocket.TRIALS)), len(by_websocket.TRIALS), one),
+        ("Over WebRTC", hold_all(by_webrtc.hold, by_webrtc.TRIALS, by_webrtc.AT_ONCE), by_webrtc.AT_ONCE, one),
+        ("The page, over a websocket", by_browser.hold_all(by_browser.TRIALS, webrtc=False), by_browser.AT_ONCE, page),
+        ("The page, over WebRTC", by_browser.hold_all(by_browser.TRIALS, webrtc=True), by_browser.AT_ONCE, page),
     ):
-        results = asyncio.run(hold_all(hold, trials, at_once))
+        results = asyncio.run(holding)
         late_ms = 1000 * max(result.late_s for result in results)
-        sections.append(
-            f"### {title}\n\n{table(results)}\n{at_once} at once, caller and server in one process; its timers were up to {late_ms:.0f} ms late.\n"
-        )
+        sections.append(f"### {title}\n\n{table(results)}\n{at_once} at once, {where}; its timers were up to {late_ms:.0f} ms late.\n")
     text = f"{BEGIN}\n\nOn {machine()}.\n\n" + "\n".join(sections) + f"\n{END}"
     sys.stdout.write(text + "\n")
     page = PAGE.read_text()

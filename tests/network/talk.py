@@ -261,7 +261,10 @@ class Result:
     """Of one trial. Seconds."""
 
     way: str
+    """``websocket`` or ``webrtc``."""
     trial: Trial
+    page: bool = False
+    """The far end is a page in a browser."""
     finished: bool = False
     latency_s: list[float] = field(default_factory=list)
     """From the caller's last sample to the first of the reply at the caller's ear."""

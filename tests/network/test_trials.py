@@ -9,10 +9,12 @@ import pytest
 
 pytest.importorskip("aiortc", reason="needs aiortc: pip install 'voiceflow-framegraph[webrtc]'")
 
-from tests.network import by_webrtc, by_websocket
+from tests.network import by_browser, by_webrtc, by_websocket
 from tests.network.report import hold_all, table
 from tests.network.talk import Result
 from voiceflow.testing import no_leaks
+
+pytestmark = pytest.mark.timeout(300)  # the first test that wants a path waits for all its trials
 
 Results = dict[str, Result]
 
@@ -43,9 +45,31 @@ def webrtc() -> Results:
     return {result.trial.name: result for result in asyncio.run(main())}
 
 
-@pytest.fixture(params=["websocket", "webrtc"])
+@pytest.fixture(scope="module")
+def page_by_websocket() -> Results:
+    """The same of the page, in a browser."""
+
+    async def main() -> list[Result]:
+        async with no_leaks():
+            return await by_browser.hold_all(by_browser.TRIALS, webrtc=False)
+
+    return {result.trial.name: result for result in asyncio.run(main())}
+
+
+@pytest.fixture(scope="module")
+def page_by_webrtc() -> Results:
+    """And of the page that is served with --webrtc."""
+
+    async def main() -> list[Result]:
+        async with no_leaks():
+            return await by_browser.hold_all(by_browser.TRIALS, webrtc=True)
+
+    return {result.trial.name: result for result in asyncio.run(main())}
+
+
+@pytest.fixture(params=["websocket", "webrtc", "page_by_websocket", "page_by_webrtc"])
 def results(request: pytest.FixtureRequest) -> Results:
-    """Of either path."""
+    """Of each path."""
     found: Results = request.getfixturevalue(request.param)
     return found
 
@@ -66,11 +90,13 @@ def test_no_old_sound_is_played_after_an_interrupt_on_any_link(results: Results)
     assert all(len(result.silence_s) == result.trial.cuts for result in wide(results))
 
 
-def test_an_interrupt_is_silent_after_one_way_of_the_link(websocket: Results) -> None:
+@pytest.mark.parametrize("path", ["websocket", "page_by_websocket"])
+def test_an_interrupt_is_silent_after_one_way_of_the_link(path: str, request: pytest.FixtureRequest) -> None:
     """Without loss the last old sample is heard no later than the link takes, and this loop's timers were late."""
-    for result in wide(websocket):
+    for result in wide(request.getfixturevalue(path)):
         if not result.trial.link.loss:
-            limit_s = result.trial.one_way_s + 0.04 + 3 * result.late_s  # two blocks, and the timers of server, link and ear
+            # Two blocks, and the timers of server, link and ear; in a page also the way from one thread to another.
+            limit_s = result.trial.one_way_s + 0.04 + 3 * result.late_s + (2 * by_browser.STOP_S if result.page else 0)
             assert max(result.silence_s) <= limit_s, (result.trial.name, limit_s)
 
 
@@ -123,6 +149,22 @@ def test_an_outage_is_gone_on_from(results: Results) -> None:
             assert result.recovery_s is not None
 
 
+def test_a_dead_page_is_given_up_and_notices_too(page_by_websocket: Results, page_by_webrtc: Results) -> None:
+    """The server within its deadline; the page says that it is trying again, and over WebRTC begins a new call when the network is back."""
+    for results, why in (
+        (page_by_websocket, "the connection was lost, and did not come back"),
+        (page_by_webrtc, f"nothing came from the caller for {by_browser.RESUME_S:g} s"),
+    ):
+        dead = results["50 ms, half open"]
+        assert dead.why == why
+        assert dead.given_up_s is not None
+        assert dead.given_up_s <= by_browser.GIVEN_UP_S[dead.way] + 3 * dead.late_s
+    for result in (page_by_websocket["50 ms, half open"], page_by_webrtc["50 ms, cut for 10 s"]):
+        assert result.noticed_s is not None
+        assert result.noticed_s <= by_browser.NOTICED_S + 3 * result.late_s
+    assert page_by_webrtc["50 ms, cut for 10 s"].recovery_s is not None
+
+
 def test_a_dead_peer_is_given_up(websocket: Results, webrtc: Results) -> None:
     """Within its deadline, with the reason, and nothing is left (see the fixtures)."""
     by_socket = websocket["50 ms, half open"]
@@ -135,10 +177,9 @@ def test_a_dead_peer_is_given_up(websocket: Results, webrtc: Results) -> None:
     assert by_peer.given_up_s <= 2 * by_webrtc.SILENT_S + 3 * by_peer.late_s
 
 
-def test_a_link_that_is_too_narrow_leaves_the_server_bounded(websocket: Results) -> None:
+def test_a_link_that_is_too_narrow_leaves_the_server_bounded(websocket: Results, page_by_websocket: Results) -> None:
     """Raw sound wants six times of 64 kbit/s: no more waits than the stall's limit, and what never left is not believed to be heard."""
-    for name in ("50 ms, 64 kbit/s", NARROW):
-        narrow = websocket[name]
+    for narrow in (websocket["50 ms, 64 kbit/s"], websocket[NARROW], page_by_websocket["50 ms, 64 kbit/s"]):
         assert narrow.most_waiting < 1000, narrow.most_waiting  # 50 blocks of sound a second for 10 s, and words
         assert narrow.why
         for words in narrow.words.values():
@@ -154,9 +195,10 @@ def test_an_interrupt_overtakes_the_sound_that_has_not_left(websocket: Results) 
     assert max(narrow.after_s) <= HELD / 48000, narrow.after_s
 
 
-def test_opus_fits_into_64_kbits(webrtc: Results) -> None:
+def test_opus_fits_into_64_kbits(webrtc: Results, page_by_webrtc: Results) -> None:
     """The same link carries a call by WebRTC, and is bounded."""
     assert webrtc["50 ms, 64 kbit/s"].finished
+    assert page_by_webrtc["50 ms, 64 kbit/s"].finished
 
 
 def test_the_report_has_a_row_for_each_trial(websocket: Results) -> None:

@@ -26,7 +26,7 @@ from aiortc.mediastreams import MediaStreamError
 from voiceflow import Processor
 from voiceflow.frames import AudioFormat, InputAudioFrame, InterruptFrame, OutputAudioFrame, UtteranceEnded, Word
 from voiceflow.tasks import whatever_happens
-from voiceflow.transports.webrtc_aiortc import Connection
+from voiceflow.transports.webrtc_peer import Connection
 
 DEADLINE_S = 20.0
 RATE = 48000

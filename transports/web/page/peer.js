@@ -6,7 +6,7 @@ import { hello, played } from "./messages.js";
 
 const GATHER_MS = 2000; // for the addresses of this machine; a late one is of no use to an offer that has left
 const CONNECT_MS = 15000;
-const LOST_MS = 3000; // beyond the seconds in which the browser has had no answer: by then the server has given the call up
+const LOST_MS = 3000; // beyond the 5 to 7.5 s in which the browser has had no answer: by then the server has given the call up
 const REPORT_MS = 100;
 
 export class PeerLink extends Link {
