@@ -8,7 +8,7 @@ from typing import Any, Self
 from tests.conformance.servers.elevenlabs_server import KEY, VOICE, ElevenLabsServer, heard
 from voiceflow import ErrorFrame, LLMEnded, OutputAudioFrame, Pipeline, Processor, SentenceFrame, Session, UtteranceEnded, Word
 from voiceflow.frames import AudioFormat
-from voiceflow.processors.services.elevenlabs_tts import ElevenLabsOptions, ElevenLabsTTS
+from voiceflow.processors.services.elevenlabs_tts import ElevenLabsOptions
 
 RATE = 24000
 
@@ -47,9 +47,10 @@ class Sink(Processor):
 class VoiceCall:
     """``async with VoiceCall(ElevenLabsTTS(...)) as call: await call.speak("Hello there.", "How are you?")``."""
 
-    def __init__(self, node: ElevenLabsTTS) -> None:
+    def __init__(self, node: Processor) -> None:
+        assert node.makes is not None
         self.node = node
-        self.rate = node.options.sample_rate
+        self.rate = node.makes.sample_rate
         self.reports, self.sink = Reports(), Sink(self.rate)
         self.session = Session(Pipeline(self.reports) >> node >> self.sink, inputs=[SentenceFrame, LLMEnded])
         self.utterance = 0

@@ -16,14 +16,13 @@ pytest.importorskip("websockets", reason="pip install websockets")
 
 from websockets.exceptions import InvalidStatus
 
+from tests.conformance.elevenlabs_call import Reports, Sink, VoiceCall
 from tests.conformance.servers.deepgram_server import GAP_S, KEY, RATE, WORD_S, DeepgramServer, Fault, speech
 from tests.conformance.servers.elevenlabs_server import CHAR_S, heard, sound_of
 from tests.conformance.servers.sockets import over_sockets
 from tests.conversations.rig import StrictLLM
 from voiceflow import (
-    ErrorFrame,
     LLMEnded,
-    OutputAudioFrame,
     Pipeline,
     Processor,
     SentenceFrame,
@@ -31,8 +30,6 @@ from voiceflow import (
     SpeechStarted,
     SpeechStopped,
     TranscriptFrame,
-    UtteranceEnded,
-    Word,
 )  # fmt: skip
 from voiceflow.audio import alaw_decode, alaw_encode, mulaw_decode, mulaw_encode
 from voiceflow.backoff import BackoffOptions
@@ -171,97 +168,14 @@ def test_the_official_client_meets_the_same_refusal() -> None:
 # ---------------------------------------------------------------------------------------------------- speaking
 
 
-class Reports(Processor):
-    """Stands above the node: what goes up."""
-
-    def __init__(self) -> None:
-        self.errors: list[tuple[float, str]] = []
-
-    def process(self, frame: ErrorFrame) -> None:
-        self.errors.append((self.session.time(), frame.error))
-
-
-class Sink(Processor):
-    """Keeps what comes down."""
-
-    def __init__(self, rate: int) -> None:
-        self.takes = (AudioFormat(rate),)
-        self.frames: list[OutputAudioFrame | UtteranceEnded] = []
-        self.news = asyncio.Event()
-
-    def process(self, frame: OutputAudioFrame | UtteranceEnded) -> None:
-        self.frames.append(frame)
-        self.news.set()
-
-
-class VoiceCall:
-    """``async with VoiceCall(server) as call: await call.speak("Hello there.", "How are you?")``."""
-
-    def __init__(self, server: DeepgramServer | str, line_options: dict[str, Any] | None = None, **more: Any) -> None:
-        self.node = DeepgramTTS(AuraOptions(line=line(server, **(line_options or {})), **more))
-        self.rate = self.node.options.sample_rate
-        self.reports, self.sink = Reports(), Sink(self.rate)
-        self.session = Session(Pipeline(self.reports) >> self.node >> self.sink, inputs=[SentenceFrame, LLMEnded])
-        self.utterance = 0
-
-    async def __aenter__(self) -> Self:
-        await self.session.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.session.__aexit__(*error)
-
-    def begin(self) -> int:
-        self.utterance += 1
-        return self.utterance
-
-    def say(self, *pieces: str) -> None:
-        for piece in pieces:
-            self.session.send_nowait(SentenceFrame(piece, utterance=self.utterance))
-
-    def end(self) -> None:
-        self.session.send_nowait(LLMEnded(utterance=self.utterance))
-
-    async def speak(self, *pieces: str) -> str:
-        number = self.begin()
-        self.say(*pieces)
-        self.end()
-        while not self.ends(number):
-            await self.news()
-        return self.text(number)
-
-    async def news(self) -> None:
-        self.sink.news.clear()
-        await self.sink.news.wait()
-
-    async def sound(self) -> None:
-        while not self.frames(self.utterance):
-            await self.news()
-
-    def frames(self, number: int) -> list[OutputAudioFrame]:
-        return [frame for frame in self.sink.frames if isinstance(frame, OutputAudioFrame) and frame.utterance == number]
-
-    def ends(self, number: int) -> int:
-        return sum(isinstance(frame, UtteranceEnded) and frame.utterance == number for frame in self.sink.frames)
-
-    def pcm(self, number: int | None = None) -> bytes:
-        return b"".join(frame.pcm for frame in self.frames(number or self.utterance))
-
-    def text(self, number: int | None = None) -> str:
-        return heard(self.pcm(number), self.rate).strip()
-
-    def words(self) -> list[Word]:
-        found, at = [], 0.0
-        for frame in self.frames(self.utterance):
-            found += [Word(word.text, at + word.start, at + word.end, word.estimated) for word in frame.words]
-            at += frame.duration
-        return found
+def call_of(server: DeepgramServer, **more: Any) -> VoiceCall:
+    return VoiceCall(DeepgramTTS(AuraOptions(line=line(server), **more)))
 
 
 @over_sockets
 async def test_an_utterance_is_spoken_with_words_that_are_estimates() -> None:
     """Every character once and in order; every word, near its place, marked; one end."""
-    async with DeepgramServer() as server, VoiceCall(server) as call:
+    async with DeepgramServer() as server, call_of(server) as call:
         await call.speak(ONE, TWO)  # the voice's pace is learned
         assert squeezed(await call.speak(ONE, TWO, THREE)) == squeezed(ONE + TWO + THREE)
         words = call.words()
@@ -280,7 +194,7 @@ async def test_an_utterance_is_spoken_with_words_that_are_estimates() -> None:
 @over_sockets
 async def test_sound_comes_before_the_last_text_is_there() -> None:
     """The first sentence is heard while the second is not even written."""
-    async with DeepgramServer() as server, VoiceCall(server) as call:
+    async with DeepgramServer() as server, call_of(server) as call:
         number = call.begin()
         call.say(ONE)
         await call.sound()
@@ -298,7 +212,7 @@ async def test_sound_comes_before_the_last_text_is_there() -> None:
 @over_sockets
 async def test_cancel_in_mid_utterance_and_the_next_turn_is_clean(after_s: float) -> None:
     """Clear is sent and its acknowledgement awaited; nothing of the old utterance comes any more; the connection stays."""
-    async with DeepgramServer(each_s=0.1, lag_s=0.1) as server, VoiceCall(server) as call:
+    async with DeepgramServer(each_s=0.1, lag_s=0.1) as server, call_of(server) as call:
         first = call.begin()
         call.say(ONE, TWO, THREE)
         await asyncio.sleep(after_s)
@@ -319,7 +233,7 @@ async def test_cancel_in_mid_utterance_and_the_next_turn_is_clean(after_s: float
 @over_sockets
 async def test_interrupted_again_and_again() -> None:
     """B05: one connection; the last turn is whole."""
-    async with DeepgramServer(each_s=0.05) as server, VoiceCall(server) as call:
+    async with DeepgramServer(each_s=0.05) as server, call_of(server) as call:
         for turn in range(12):
             call.begin()
             if turn % 2:
@@ -337,7 +251,7 @@ async def test_interrupted_again_and_again() -> None:
 @over_sockets
 async def test_a_clear_that_is_not_acknowledged_costs_the_connection() -> None:
     """It is not waited for long; the next turn is clean on another connection."""
-    async with DeepgramServer(each_s=0.1, faults=[Fault(silent=True, after=3)]) as server, VoiceCall(server) as call:
+    async with DeepgramServer(each_s=0.1, faults=[Fault(silent=True, after=3)]) as server, call_of(server) as call:
         call.begin()
         call.say(ONE, TWO)
         await call.sound()
@@ -352,7 +266,7 @@ async def test_a_clear_that_is_not_acknowledged_costs_the_connection() -> None:
 @over_sockets
 async def test_a_hundred_turns_on_one_connection() -> None:
     """Nothing is left behind (which the test's clock sees to)."""
-    async with DeepgramServer(first_s=0.05, each_s=0.0, chars=40) as server, VoiceCall(server) as call:
+    async with DeepgramServer(first_s=0.05, each_s=0.0, chars=40) as server, call_of(server) as call:
         for number in range(100):
             assert await call.speak(f"This is turn {number}.") == f"This is turn {number}."
             await asyncio.sleep(3.5)
@@ -365,7 +279,7 @@ async def test_a_hundred_turns_on_one_connection() -> None:
 async def test_many_short_sentences_are_flushed_together() -> None:
     """The service warns of the twenty-first flush in a minute: it does not come to that."""
     sentences = [f"It is {number}." for number in range(60)]
-    async with DeepgramServer(first_s=0.02, each_s=0.0, chars=50) as server, VoiceCall(server) as call:
+    async with DeepgramServer(first_s=0.02, each_s=0.0, chars=50) as server, call_of(server) as call:
         assert squeezed(await call.speak(*sentences)) == squeezed("".join(sentences))
         assert call.reports.errors == []
     assert server.refused == []
@@ -380,7 +294,7 @@ def odd_sizes(seed: int) -> Iterator[int]:
 @over_sockets
 async def test_chunks_cut_anywhere(seed: int) -> None:
     """B32: within a sample too; after a cancel as well nothing is shifted."""
-    async with DeepgramServer(each_s=0.0005, sizes=lambda: odd_sizes(seed)) as server, VoiceCall(server) as call:
+    async with DeepgramServer(each_s=0.0005, sizes=lambda: odd_sizes(seed)) as server, call_of(server) as call:
         assert squeezed(await call.speak(ONE, TWO)) == squeezed(ONE + TWO)
         call.begin()
         call.say(THREE)
@@ -395,7 +309,7 @@ async def test_chunks_cut_anywhere(seed: int) -> None:
 async def test_each_encoding_is_decoded(encoding: str, rate: int) -> None:
     """B34: to the sample, with the rate that was asked for."""
     codec = {"mulaw": lambda p: mulaw_decode(mulaw_encode(p)), "alaw": lambda p: alaw_decode(alaw_encode(p))}.get(encoding, bytes)
-    async with DeepgramServer() as server, VoiceCall(server, encoding=encoding, sample_rate=rate) as call:
+    async with DeepgramServer() as server, call_of(server, encoding=encoding, sample_rate=rate) as call:
         await call.speak(ONE)
         assert call.pcm() == codec(sound_of(ONE + " ", rate)) or call.pcm() == codec(sound_of(ONE, rate))
         assert server.connections[0].query["encoding"] == encoding
@@ -404,7 +318,7 @@ async def test_each_encoding_is_decoded(encoding: str, rate: int) -> None:
 @over_sockets
 async def test_compressed_bytes_where_pcm_was_asked_for_are_no_sound() -> None:
     """B34: an error that says so, and no noise."""
-    async with DeepgramServer(prefix=b"ID3\x04") as server, VoiceCall(server) as call:
+    async with DeepgramServer(prefix=b"ID3\x04") as server, call_of(server) as call:
         await call.speak(ONE)
         await asyncio.sleep(0.1)
         assert call.pcm() == b""
@@ -427,7 +341,7 @@ async def test_a_voice_whose_connection_breaks_goes_on_at_the_word(how: str, aft
     """Every word is said; at most one of them, which was cut, is begun again; no error is told."""
     fault = BREAKS[how]
     broken = Fault(close=fault.close, error=fault.error, cut=fault.cut, silent=fault.silent, after=after)
-    async with DeepgramServer(faults=[broken], each_s=0.05) as server, VoiceCall(server) as call:
+    async with DeepgramServer(faults=[broken], each_s=0.05) as server, call_of(server) as call:
         await call.speak(ONE, TWO)
         assert [word.text for word in call.words()] == f"{ONE} {TWO}".split()
         assert len(server.connections) >= 2 or after == 0
@@ -451,7 +365,7 @@ REFUSALS = [
 async def test_a_refusal_says_what_to_do_and_is_not_repeated(number: int) -> None:
     """For the voice and the recogniser: its name and a hint, once in a while; no key and none of the service's sentences."""
     fault, name, hint = REFUSALS[number]
-    async with DeepgramServer(faults=[fault] * 50) as server, VoiceCall(server) as call:
+    async with DeepgramServer(faults=[fault] * 50) as server, call_of(server) as call:
         await call.speak(ONE)
         await asyncio.sleep(30)
         errors = [error for _, error in call.reports.errors]

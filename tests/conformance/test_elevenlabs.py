@@ -41,6 +41,14 @@ TEXT = f"{ONE} {TWO} {THREE}"
 WAYS = ["contexts", "socket", "http"]
 
 
+class Slow(Processor):
+    """A listener that takes sound no faster than it is heard."""
+
+    async def process(self, frame: OutputAudioFrame) -> AsyncIterator[OutputAudioFrame]:
+        await asyncio.sleep(frame.duration)
+        yield frame
+
+
 def squeezed(text: str) -> str:
     """Without blanks: a request for each sentence has none between them."""
     return "".join(text.split())
@@ -576,11 +584,6 @@ async def test_a_reply_that_stalls_is_spoken_as_far_as_it_goes(way: str) -> None
 async def test_text_waits_while_enough_sound_does() -> None:
     """What an interrupt would throw away is not made, nor paid for."""
 
-    class Slow(Processor):
-        async def process(self, frame: OutputAudioFrame) -> AsyncIterator[OutputAudioFrame]:
-            await asyncio.sleep(frame.duration)
-            yield frame
-
     sentences = [f"This is sentence number {n} of a long reply." for n in range(20)]
     async with ElevenLabsServer(each_s=0.0, chars=50) as server:
         node, sink = ElevenLabsTTS(options(server)), Sink()
@@ -658,11 +661,6 @@ async def test_the_end_of_a_call_speaks_what_is_there_and_its_cancel_does_not(wa
 async def test_nothing_is_lost_at_the_end_of_a_call_behind_a_slow_listener(way: str) -> None:
     """What waits to go on has gone on before the node ends."""
 
-    class Slow(Processor):
-        async def process(self, frame: OutputAudioFrame) -> AsyncIterator[OutputAudioFrame]:
-            await asyncio.sleep(frame.duration)
-            yield frame
-
     sentences = [f"This is sentence number {n} of a reply." for n in range(6)]
     async with ElevenLabsServer(each_s=0.0, chars=50) as server:
         sink = Sink()
@@ -681,11 +679,6 @@ async def test_a_service_that_sends_without_end_is_not_read_without_end(monkeypa
     """What waits to go on has a limit; all of it is heard all the same."""
     monkeypatch.setattr("voiceflow.processors.services.speech_stream.MOST_S", 3.0)
 
-    class Slow(Processor):
-        async def process(self, frame: OutputAudioFrame) -> AsyncIterator[OutputAudioFrame]:
-            await asyncio.sleep(frame.duration)
-            yield frame
-
     text, most = " ".join(["word"] * 199) + ".", 0.0
     async with ElevenLabsServer(each_s=0.0) as server:
         node, sink = ElevenLabsTTS(options(server)), Sink()
@@ -703,11 +696,6 @@ async def test_a_service_that_sends_without_end_is_not_read_without_end(monkeypa
 @over_sockets
 async def test_what_waits_to_go_on_is_dropped_by_an_interrupt() -> None:
     """Behind a slow listener too: nothing of it goes as far as being refused."""
-
-    class Slow(Processor):
-        async def process(self, frame: OutputAudioFrame) -> AsyncIterator[OutputAudioFrame]:
-            await asyncio.sleep(frame.duration)
-            yield frame
 
     async with ElevenLabsServer(each_s=0.0, chars=50) as server:
         sink = Sink()
