@@ -11,7 +11,8 @@ programs, pages     ``websocket.WebsocketServer`` (websockets);                 
                     ``websocket_client.call`` calls one;                        ``wire_frames_client``
                     ``web`` serves the page (aiohttp)
 Pipecat's clients   ``rtvi.RTVIWire``                                           ``protobuf_frames``
-WebRTC              ``webrtc.WebRTC``, ``webrtc_peer`` (aiortc)                 ``webrtc_wire``, ``rtp``, ``opus`` (av)
+WebRTC              ``webrtc.WebRTC``, ``webrtc_options``,                      ``webrtc_wire``, ``rtp``, ``contact``,
+                    ``webrtc_peer`` (aiortc)                                    ``opus`` (av)
 telephone           ``telephony``: carriers by ``routes`` (aiohttp), Asterisk
                     by ``audiosocket``
 ==================  ==========================================================  ==================================
