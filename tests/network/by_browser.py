@@ -18,17 +18,14 @@ import numpy as np
 from aiohttp import web
 
 from tests.network.link import Link, Network, tcp_link, udp_link
-from tests.network.talk import PATIENCE_S, Agent, Course, Ear, Notes, Result, Trial, converse, lateness
+from tests.network.side import Side
+from tests.network.talk import LINKS, NEAR, PATIENCE_S, Course, Ear, Result, Trial, converse, lateness
 from tests.network.tones import Singer, nearest, sung
 from tests.transports.chromium import Browser, Page, chromium
 from tests.transports.webrtc_caller import CANDIDATE, candidate, redirected
-from voiceflow.pipeline import Pipeline
-from voiceflow.processor import Processor
-from voiceflow.session import Session
 from voiceflow.testing.scripts import WORD_S
-from voiceflow.transports.calls import CallRecord, Calls
+from voiceflow.transports.calls import Calls
 from voiceflow.transports.line import LineOptions
-from voiceflow.transports.line_ends import LineOut
 from voiceflow.transports.web.offer import offer_routes
 from voiceflow.transports.web.server import ServerOptions, WebServer
 from voiceflow.transports.web.socket import PING_S, call_handler
@@ -57,20 +54,10 @@ AT_ONCE = 4
 SWITCHES = ("--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows")
 """Each page as if it were the one that is looked at."""
 
-NEAR = Link(delay_s=0.05)
-
 TRIALS = (
-    Trial("50 ms, cut for 10 s", NEAR, outage_s=10.0),
+    *reversed(LINKS),  # the long ones first
     Trial("50 ms, half open", NEAR, half_open=True),
-    Trial("no delay", Link()),
-    Trial("20 ms", Link(delay_s=0.02)),
-    Trial("100 ms", Link(delay_s=0.1)),
-    Trial("300 ms", Link(delay_s=0.3)),
     Trial("50 to 100 ms", Link(delay_s=0.05, jitter_s=0.05)),
-    Trial("50 ms, 1 % lost", Link(delay_s=0.05, loss=0.01)),
-    Trial("50 ms, 5 % lost", Link(delay_s=0.05, loss=0.05)),
-    Trial("50 ms, 20 % lost", Link(delay_s=0.05, loss=0.2)),
-    Trial("50 ms, 64 kbit/s", Link(delay_s=0.05, rate=64000, buffer=8192)),
     Trial("50 ms, cut for 4 s", NEAR, outage_s=4.0),
 )
 
@@ -242,36 +229,10 @@ async def worklet(request: web.Request) -> web.FileResponse:
 
 async def hold(trial: Trial, browser: Browser, *, webrtc: bool, seed: int = 1) -> Result:
     """Hold the conversation on this link."""
-    agent, course, records = Agent(), Course(), list[tuple[float, CallRecord]]()
-    result = Result("webrtc" if webrtc else "websocket", trial, page=True)
-    ends: list[LineOut] = []
-
-    def answering(source: Processor, sink: Processor) -> Pipeline:
-        assert isinstance(sink, LineOut)
-        one = agent if not ends else Agent()  # a page that lost its call begins another
-        ends.append(sink)
-        one.notes = Notes(lambda: sink.position)
-        return source >> one.answerer >> Singer(sink.format.sample_rate) >> one.notes >> sink
-
-    def watch(session: Session, pipeline: Pipeline, sink: Processor) -> None:
-        if len(ends) == 1:
-            agent.session = session
-        show(session, pipeline, sink)
-
-    def look() -> None:
-        for end in ends:
-            result.most_waiting = max(result.most_waiting, len(end.outbox))
-            result.longest_waiting_s = max(result.longest_waiting_s, end.outbox.waiting_s(asyncio.get_running_loop().time()))
-
-    class Kept(Calls):
-        def _over(self, record: CallRecord, error: BaseException | None) -> CallRecord:
-            if record.outcome != "refused":
-                records.append((loop.time(), record))
-            return super()._over(record, error)
-
-    calls, network, loop = Kept(answering, limit=1, watch=watch), Network(Link(), seed), asyncio.get_running_loop()
+    course, result = Course(), Result("webrtc" if webrtc else "websocket", trial, page=True)
+    side, network, loop = Side(Singer, show), Network(Link(), seed), asyncio.get_running_loop()
     page = await browser.page(before=(HERE / "page_ear.js").read_text(encoding="utf-8"))
-    async with served(calls, trial, network, webrtc=webrtc) as address, lateness(look) as late:
+    async with served(side.calls, trial, network, webrtc=webrtc) as address, lateness(side.look) as late:
         await page.goto(address)
         await page.until("document.querySelector('#app').textContent === 'trial'")
         caller = Caller(page)
@@ -280,8 +241,8 @@ async def hold(trial: Trial, browser: Browser, *, webrtc: bool, seed: int = 1) -
         script, following = (loop.create_task(work) for work in (converse(caller, network, trial, course), caller.follow()))
         try:
             until = loop.time() + PATIENCE_S + trial.outage_s
-            while not script.done() and not following.done() and loop.time() < until and not (trial.half_open and records):
-                if len(ends) > 1 and caller.calls > 1 and course.mended_at is not None:
+            while not script.done() and not following.done() and loop.time() < until and not (trial.half_open and side.records):
+                if len(side.ends) > 1 and caller.calls > 1 and course.mended_at is not None:
                     break  # the first call is lost, and another has begun
                 await asyncio.wait([script, following], timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
             if following.done():
@@ -302,22 +263,17 @@ async def hold(trial: Trial, browser: Browser, *, webrtc: bool, seed: int = 1) -
         result.late_s = late[0]
         if course.finished:
             await page.click("#talk")
-            await calls.drain(10)
+            await side.calls.drain(10)
         await page.close()
-    result.take(agent, caller.ear, course)
+    result.take(side, caller.ear, course)
     if course.mended_at is not None and result.recovery_s is None and (again := caller.showed("listening", course.mended_at)) is not None:
         result.recovery_s = again - course.mended_at  # with a new call
-    for over_at, record in records[:1]:
-        result.why = record.why
-        if not course.finished and course.cut_at is not None:
-            result.given_up_s = over_at - course.cut_at
-    assert agent.notes is not None
-    for cut, knew in zip([cut for cut in agent.notes.cut if cut[0].heard], caller.knew, strict=False):
-        interruption, _, position = cut
+    agent = side.agents[0]
+    for (interruption, _, position), knew in zip(agent.cuts, caller.knew, strict=False):
         utterance = interruption.heard[-1].utterance
         result.told_s.append(knew - interruption.at)
         if webrtc:
-            left = (position - agent.notes.begun[utterance]) / (WORD_S * ends[0].format.sample_rate)
+            left = (position - agent.notes.begun[utterance]) / (WORD_S * side.ends[0].format.sample_rate)
             result.stale += never_left(caller.ear, utterance, left)
         else:
             result.stale += sum(of == utterance and at > knew + STOP_S for at, (of, _), _, _ in caller.ear.had)

@@ -13,14 +13,10 @@ from collections.abc import AsyncIterator
 import numpy as np
 
 from tests.network.link import Link, Network, udp_link
-from tests.network.talk import PATIENCE_S, Agent, Course, Ear, Notes, Result, Trial, converse, lateness
+from tests.network.side import Side
+from tests.network.talk import LINKS, NEAR, PATIENCE_S, Course, Ear, Result, Trial, converse, lateness
 from tests.network.tones import Singer, nearest, sung
 from tests.transports.webrtc_caller import RATE, Caller, Voice, candidate, redirected, tone
-from voiceflow.pipeline import Pipeline
-from voiceflow.processor import Processor
-from voiceflow.session import Session
-from voiceflow.transports.calls import CallRecord, Calls
-from voiceflow.transports.line_ends import LineOut
 from voiceflow.transports.opus import OpusDecoder
 from voiceflow.transports.rtp import RtpStream
 from voiceflow.transports.webrtc import PeerOptions, WebRTC, WebRTCOptions
@@ -39,19 +35,9 @@ SILENT_S = 1.5
 AT_ONCE = 4
 """Each codes and encrypts as much as two calls."""
 
-NEAR = Link(delay_s=0.05)
-
 TRIALS = (
-    Trial("50 ms, cut for 10 s", NEAR, outage_s=10.0),
-    Trial("no delay", Link()),
-    Trial("20 ms", Link(delay_s=0.02)),
-    Trial("100 ms", Link(delay_s=0.1)),
-    Trial("300 ms", Link(delay_s=0.3)),
+    *reversed(LINKS),  # the long ones first
     Trial("50 to 100 ms", Link(delay_s=0.05, jitter_s=0.05)),
-    Trial("50 ms, 1 % lost", Link(delay_s=0.05, loss=0.01)),
-    Trial("50 ms, 5 % lost", Link(delay_s=0.05, loss=0.05)),
-    Trial("50 ms, 20 % lost", Link(delay_s=0.05, loss=0.2)),
-    Trial("50 ms, 64 kbit/s", Link(delay_s=0.05, rate=64000, buffer=8192)),
     Trial("50 ms, cut for 4 s", NEAR, outage_s=4.0),
     Trial("50 ms, half open", NEAR, half_open=True),
 )
@@ -175,41 +161,18 @@ async def called(door: WebRTC, telephone: Telephone, link: Link, seed: int) -> A
 
 async def hold(trial: Trial, seed: int = 1) -> Result:
     """Hold the conversation on this link."""
-    agent, course, result, records = Agent(), Course(), Result("webrtc", trial), list[CallRecord]()
-    ends: list[LineOut] = []
-
-    def answering(source: Processor, sink: Processor) -> Pipeline:
-        assert isinstance(sink, LineOut)
-        ends.append(sink)
-        agent.notes = Notes(lambda: sink.position)
-        return source >> agent.answerer >> Singer(RATE) >> agent.notes >> sink
-
-    def watch(session: Session, _: Pipeline, __: Processor) -> None:
-        agent.session = session
-
-    def look() -> None:
-        for end in ends:
-            result.most_waiting = max(result.most_waiting, len(end.outbox))
-            result.longest_waiting_s = max(result.longest_waiting_s, end.outbox.waiting_s(asyncio.get_running_loop().time()))
-
-    class Kept(Calls):
-        def _over(self, record: CallRecord, error: BaseException | None) -> CallRecord:
-            records.append(record)
-            return super()._over(record, error)
-
-    telephone, calls, loop = Telephone(), Kept(answering, limit=1, watch=watch), asyncio.get_running_loop()
+    course, result, side = Course(), Result("webrtc", trial), Side(Singer)
+    telephone, loop = Telephone(), asyncio.get_running_loop()
     options = WebRTCOptions(peer=PeerOptions(silent_s=SILENT_S)) if trial.half_open else WebRTCOptions()
     async with (
-        WebRTC(calls, options, words=lambda: FramesWire(FramesOptions(resume_s=0))) as door,
+        WebRTC(side.calls, options, words=lambda: FramesWire(FramesOptions(resume_s=0))) as door,
         called(door, telephone, trial.link, seed) as network,
-        lateness(look) as late,
+        lateness(side.look) as late,
     ):
         script = loop.create_task(converse(telephone, network, trial, course))
         until = loop.time() + PATIENCE_S + trial.outage_s
-        while not script.done() and loop.time() < until and not records:
+        while not script.done() and loop.time() < until and not side.records:
             await asyncio.wait([script], timeout=0.05)
-        if records and course.cut_at is not None:
-            result.given_up_s = loop.time() - course.cut_at
         if script.done():
             script.result()
         script.cancel()
@@ -218,15 +181,13 @@ async def hold(trial: Trial, seed: int = 1) -> Result:
         if course.finished:
             telephone.caller.data.send(json.dumps({"type": "end"}))
         until = loop.time() + 5
-        while course.finished and not records and loop.time() < until:
+        while course.finished and not side.records and loop.time() < until:
             await telephone.ear.stirred.wait()  # silence comes too, until the end
             telephone.ear.stirred.clear()
             await asyncio.sleep(0)
-    result.why = records[0].why if records else "it never began"
-    result.take(agent, telephone.ear, course)
-    assert agent.notes is not None
-    cuts = [cut for cut in agent.notes.cut if cut[0].heard]
-    result.told_s = [knew - cut[0].at for cut, knew in zip(cuts, telephone.knew, strict=False)]
+    result.take(side, telephone.ear, course)
+    cuts = side.agents[0].cuts
+    result.told_s = [knew - interruption.at for (interruption, _, _), knew in zip(cuts, telephone.knew, strict=False)]
     for interruption, _, position in cuts:
         utterance = interruption.heard[-1].utterance
         # The coder looks back a little: the first packet after an interrupt may have the tail of the old sound.

@@ -14,37 +14,16 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
-
 from tests.network.link import Link, Network
-from voiceflow.frames import (
-    InputAudioFrame,
-    InterruptFrame,
-    LLMEnded,
-    LLMStarted,
-    OutputAudioFrame,
-    PlaybackStopped,
-    SentenceFrame,
-    UtteranceEnded,
-)
-from voiceflow.interruption import Interruption
-from voiceflow.processor import Processor
-from voiceflow.session import Session
+from tests.network.side import Agent, Side, Word
 from voiceflow.testing.scripts import WORD_S
 
-__all__ = ["Agent", "Ear", "End", "Result", "Trial", "Words", "converse", "lateness", "words_of"]
+__all__ = ["LINKS", "Ear", "End", "Result", "Trial", "Words", "converse", "lateness", "words_of"]
 
-REPLIES = (40, 30, 10)
-"""Words of the agent's replies: the first two are cut short by the caller, where nothing else happens."""
-PIECE = 240
-"""Samples of a number in the voice of the websocket's trials."""
 HEARD_S = 0.05
 """A word of which so much reached the ear was heard."""
 PATIENCE_S = 30.0
 """Of the caller, beyond an outage."""
-
-Word = tuple[int, int]
-"""Which word of which utterance."""
 
 
 @dataclass(frozen=True)
@@ -72,82 +51,20 @@ class Trial:
         return 0 if self.half_open else 1 if self.outage_s else 2
 
 
-# ------------------------------------------------------------------------------------------------ the agent's side
+NEAR = Link(delay_s=0.05)
 
-
-class Answerer(Processor):
-    """Answers each stretch of sound that is followed by 200 ms of silence; a voice of 100 ms cuts what is being said."""
-
-    def __init__(self) -> None:
-        self.replies = 0
-        self._loud_s = self._quiet_s = 0.0
-        self._speaking = False
-        self.heard: dict[int, tuple[str, bool]] = {}
-        """What the agent believes was heard of each reply, and whether that is all of it."""
-
-    def process(self, frame: InputAudioFrame | PlaybackStopped) -> list[InterruptFrame | LLMStarted | SentenceFrame | LLMEnded]:
-        if isinstance(frame, PlaybackStopped):
-            self.heard[frame.heard.utterance] = frame.heard.text, frame.heard.complete
-            self._speaking = False
-            return []
-        if np.max(np.abs(frame.samples.astype(int)), initial=0) > 300:
-            self._loud_s, self._quiet_s = self._loud_s + frame.duration, 0.0
-            if self._speaking and self._loud_s >= 0.1:
-                self._speaking = False
-                return [InterruptFrame(reason="barge-in")]
-            return []
-        self._quiet_s += frame.duration
-        if self._quiet_s < 0.2 or self._loud_s < 0.1 or self.replies == len(REPLIES):
-            return []
-        self._loud_s, self._speaking = 0.0, True
-        words = " ".join(f"word{number}" for number in range(REPLIES[self.replies]))
-        self.replies += 1
-        return [LLMStarted(utterance=self.replies), SentenceFrame(words, utterance=self.replies), LLMEnded(utterance=self.replies)]
-
-
-class Notes(Processor):
-    """Notes what the voice made; ``position``: of the loudspeaker's end, at each interrupt."""
-
-    def __init__(self, position: Callable[[], int]) -> None:
-        self.words: dict[int, Word] = {}
-        """The first sample of each 10 ms -> whose they are, where a sample says it."""
-        self.spoken: Counter[int] = Counter()
-        """Words of each utterance that were made, so far."""
-        self.cut: list[tuple[Interruption, int, int]] = []
-        """For each interrupt: the last number that was made before it, and how far the stream was."""
-        self.begun: dict[int, int] = {}
-        """How far the stream was when the first of each utterance was made."""
-        self._position = position
-        self._last = 0
-
-    def process(self, frame: OutputAudioFrame | UtteranceEnded) -> OutputAudioFrame | UtteranceEnded:
-        if isinstance(frame, OutputAudioFrame):
-            self.begun.setdefault(frame.utterance, self._position())
-            word = frame.utterance, self.spoken[frame.utterance]
-            self.spoken[frame.utterance] += 1
-            for number in np.frombuffer(frame.pcm, "<i2")[::PIECE].tolist():
-                self.words[number] = word
-                self._last = number
-        return frame
-
-    def on_interrupt(self, interrupt: Interruption) -> None:
-        self.cut.append((interrupt, self._last, self._position()))
-
-
-@dataclass
-class Agent:
-    """One call's nodes, and the session they are in."""
-
-    answerer: Answerer = field(default_factory=Answerer)
-    notes: Notes | None = None
-    session: Session | None = None
-
-    def believed(self) -> dict[int, tuple[str, bool]]:
-        """What the agent's context has of each utterance."""
-        heard = dict(self.answerer.heard)
-        for interruption in self.session.interruptions if self.session else ():
-            heard |= {one.utterance: (one.text, one.complete) for one in interruption.heard}
-        return heard
+LINKS = (
+    Trial("no delay", Link()),
+    Trial("20 ms", Link(delay_s=0.02)),
+    Trial("100 ms", Link(delay_s=0.1)),
+    Trial("300 ms", Link(delay_s=0.3)),
+    Trial("50 ms, 1 % lost", Link(delay_s=0.05, loss=0.01)),
+    Trial("50 ms, 5 % lost", Link(delay_s=0.05, loss=0.05)),
+    Trial("50 ms, 20 % lost", Link(delay_s=0.05, loss=0.2)),
+    Trial("50 ms, 64 kbit/s", Link(delay_s=0.05, rate=64000, buffer=8192)),
+    Trial("50 ms, cut for 10 s", NEAR, outage_s=10.0),
+)
+"""On which each path is tried, besides others."""
 
 
 # --------------------------------------------------------------------------------------------------- the far end's
@@ -302,10 +219,16 @@ class Result:
     def words_wrong(self) -> int:
         return sum(words.wrong for words in self.words.values())
 
-    def take(self, agent: Agent, ear: Ear, course: Course) -> None:
+    def take(self, side: Side, ear: Ear, course: Course) -> None:
         """All that can be said whatever carried the call."""
         self.finished = course.finished
-        assert agent.notes is not None
+        self.why = side.records[0][1].why if side.records else "it never began"
+        self.most_waiting, self.longest_waiting_s = side.most_waiting, side.longest_waiting_s
+        if side.records and not course.finished and course.cut_at is not None:
+            self.given_up_s = side.records[0][0] - course.cut_at
+        if not side.agents:
+            return
+        agent = side.agents[0]
         outage = (course.cut_at, course.mended_at) if course.cut_at is not None and course.mended_at is not None else None
         for number, said in enumerate(course.said, 1):
             if (first := ear.first(number)) is not None:
@@ -326,7 +249,6 @@ class Result:
 
 def words_of(agent: Agent, ear: Ear) -> dict[int, Words]:
     """For each reply that the agent believes to be over."""
-    assert agent.notes is not None
     found = {}
     for utterance, (text, complete) in agent.believed().items():
         heard, believed = ear.words(utterance), {int(word.removeprefix("word")) for word in text.split()}
