@@ -30,6 +30,9 @@ Watch = Callable[[Session, Pipeline, Processor], object]
 """Is shown a call: its session, its pipeline, and the loudspeaker's end of it, which on a line has ``tell``."""
 
 
+SHUT_DOWN = "this server is being shut down; call again"
+
+
 @dataclass(frozen=True, slots=True)
 class CallRecord:
     """A call that is over."""
@@ -48,7 +51,8 @@ class Calls:
     """Answers calls with an agent, at most ``limit`` at once; more are refused.
 
     ``options``: of each session. ``inputs``: types the application itself will send, as for Session. ``watch``: shown each call
-    once it runs; where it raises, that is logged and the call goes on. ``admits``: asked before each call for a reason to refuse it ("" to take it): a measured load, a time of day.
+    once it runs; where it raises, that is logged and the call goes on. ``admits``: asked for a reason to refuse a call that comes now
+    ("" to take it): a measured load, a time of day. It is asked by ``/health`` too, where there is one.
 
     Raises:
         ValueError: a limit below 1.
@@ -71,6 +75,8 @@ class Calls:
         """Calls that began, so far."""
         self.refused = 0
         self.failed = 0
+        self.coming: set[object] = set()
+        """Callers who have a line, and are still being connected: for whoever connects them to put in and take out."""
         self._agent = agent
         self._options = options
         self._inputs = inputs
@@ -94,11 +100,14 @@ class Calls:
         """The sessions of the calls under way."""
         return [session for session in self._running.values() if session is not None]
 
-    def refusal(self) -> str:
-        """Why a call that came now would be refused, for the caller to read; "" if it would be answered."""
+    def refusal(self, caller: object = None) -> str:
+        """Why a call that came now would be refused, for the caller to read; "" if it would be answered.
+
+        ``caller``: one of those who are coming, whose own line is not in their way.
+        """
         if self._closing:
             return self._closing
-        if len(self._running) >= self.limit:
+        if len(self._running) + len(self.coming - {caller}) >= self.limit:
             return f"all {self.limit} lines are busy; try again later"
         return self._admits() if self._admits is not None else ""
 
@@ -143,7 +152,7 @@ class Calls:
         self.refused += 1
         return self._over(CallRecord(who, seconds, why, "refused"), None)
 
-    def close(self, reason: str = "this server is being shut down; call again") -> None:
+    def close(self, reason: str = SHUT_DOWN) -> None:
         """Take no new call from now on."""
         self._closing = reason
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from voiceflow.transports.calls import Calls
+from voiceflow.transports.calls import SHUT_DOWN, Calls
 from voiceflow.transports.line import Line
 from voiceflow.transports.line_ends import ConnectionClock
 from voiceflow.transports.webrtc_options import IceServer, PeerOptions, WebRTCError, WebRTCOptions
@@ -56,16 +56,15 @@ class WebRTC:
         Raises WebRTCError: no offer, too large, no sound both understand, full. Then, and when it is cancelled, nothing is left.
         """
         sdp = self._checked(offer)
-        if refusal := self._refusal():
-            raise WebRTCError(refusal, 503)
+        self._refuse_if_full(None)
         talk = _Talk(secrets.token_urlsafe(12), f"webrtc {who}".strip(), self._words() if self._words else None, self.options)
         self._talks[talk.id] = talk
+        self._calls.coming.add(talk)
         try:
             local = await talk.peer.answer(sdp)
-            if refusal := self._refusal(own=1):  # it may have changed meanwhile
-                raise WebRTCError(refusal, 503)
+            self._refuse_if_full(talk)  # it may be closed by now
         except BaseException:
-            del self._talks[talk.id]
+            self._forget(talk)
             await talk.peer.close(reason="it was not answered")
             raise
         talk.task = asyncio.create_task(self._hold(talk), name=f"webrtc call {talk.id}")
@@ -84,10 +83,13 @@ class WebRTC:
     async def close(self) -> None:
         """End every call at once, and take no more."""
         self._closed = True
-        tasks = [talk.task for talk in self._talks.values() if talk.task is not None]
-        for task in tasks:
+        begun = {talk: talk.task for talk in self._talks.values() if talk.task is not None}
+        for task in begun.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*begun.values(), return_exceptions=True)
+        for talk in begun:
+            self._forget(talk)
+            await talk.peer.close()  # a task that was cancelled before its first step has closed nothing
 
     async def __aenter__(self) -> Self:
         return self
@@ -105,19 +107,19 @@ class WebRTC:
             raise WebRTCError(f"the offer has {len(sdp)} characters; no more than {self.options.max_offer} are read", 413)
         return sdp
 
-    def _refusal(self, own: int = 0) -> str:
-        """Why no call is taken now, or ""."""
-        if self._closed:
-            return "this server is being shut down; call again"
-        if len(self._talks) - own >= self._calls.limit:  # those that are not connected yet are no calls yet
-            return f"all {self._calls.limit} lines are busy; try again later"
-        return self._calls.refusal()
+    def _refuse_if_full(self, talk: _Talk | None) -> None:
+        if refusal := SHUT_DOWN if self._closed else self._calls.refusal(talk):
+            raise WebRTCError(refusal, 503)
 
     async def _hold(self, talk: _Talk) -> None:
         try:
             await talk.run(self._calls)
         finally:
-            self._talks.pop(talk.id, None)
+            self._forget(talk)
+
+    def _forget(self, talk: _Talk) -> None:
+        self._talks.pop(talk.id, None)
+        self._calls.coming.discard(talk)
 
 
 class _Talk:
@@ -141,6 +143,7 @@ class _Talk:
         watch = asyncio.create_task(self.peer.watch(), name=f"webrtc watch {self.id}")
         try:
             if await self.peer.connected():
+                calls.coming.discard(self)  # from here on it is one of those under way
                 await self.line.run(calls, self.who)
             else:
                 log.warning("call of %s: never began: %s", self.who, self.peer.gone)

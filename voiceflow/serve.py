@@ -230,8 +230,8 @@ async def _drain(calls: Calls, signals: _Signals, options: argparse.Namespace) -
 
 
 def _health(calls: Calls, signals: _Signals) -> dict[str, Any]:
-    full = calls.running >= calls.limit
-    return {"ready": not signals.first.is_set(), "full": full, "calls": calls.running, "limit": calls.limit, "answered": calls.answered}
+    ready, full = not signals.first.is_set(), bool(calls.refusal())
+    return {"ready": ready, "full": full, "calls": calls.running, "limit": calls.limit, "answered": calls.answered}
 
 
 def _name(reference: str) -> str:

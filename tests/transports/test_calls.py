@@ -87,6 +87,24 @@ async def test_more_calls_than_the_limit_are_refused_and_the_others_go_on() -> N
     assert (calls.answered, calls.refused, calls.failed) == (2, 1, 0)
 
 
+async def test_who_is_being_connected_has_a_line() -> None:
+    """For everybody but that caller it is taken, until they are under way or will not come."""
+    calls = Calls(parrot, limit=2)
+    calls.coming.update(("one", "two"))
+    assert (await Caller(calls).call).why == calls.refusal() == "all 2 lines are busy; try again later"
+    assert calls.refusal("one") == ""
+    calls.coming.remove("one")
+    caller = Caller(calls)
+    await until(lambda: len(calls.sessions) == 1)
+    assert "busy" in calls.refusal()
+    assert calls.refusal("two") == ""
+    await caller.says("bye")
+    await caller.call
+    calls.coming.remove("two")
+    assert calls.refusal() == ""
+    assert calls.refusal("two") == ""
+
+
 async def test_a_call_is_refused_for_the_reason_that_is_given() -> None:
     """``admits`` is asked before each call."""
     reasons = ["", "the machine is too busy"]

@@ -363,6 +363,43 @@ class TestEnds:
 
         run(test)
 
+    def test_a_door_closed_before_a_call_began_leaves_nothing(self) -> None:
+        """An offer that was answered a moment ago: its task has not run yet, and its connection is there."""
+
+        async def test() -> None:
+            agent, caller = Agent(limit=1), Caller()
+            door = WebRTC(agent.calls)
+            await door.answer(await caller.offer())
+            (talk,) = door._talks.values()
+            await door.close()
+            left = (door.connections, agent.calls.refusal(), talk.peer.gone)
+            await caller.close()
+            await talk.peer.close()  # again, which does nothing; open it would keep a test that fails from ending
+            assert left == (0, "", "the call is over")
+
+        run(test)
+
+    def test_an_offer_that_is_being_connected_has_a_line(self) -> None:
+        """Whoever calls meanwhile, by whichever way, is refused; from the call's first moment it counts as one, and at its end as none."""
+
+        async def test() -> None:
+            agent = Agent(limit=2)
+            async with WebRTC(agent.calls, WebRTCOptions(peer=PeerOptions(connect_s=0.5))) as door, calling(door, Voice()) as caller:
+                await caller.until(lambda: caller.heard)
+                assert agent.calls.refusal() == ""
+                nobody = Caller()
+                await door.answer(await nobody.offer())
+                assert agent.calls.refusal() == "all 2 lines are busy; try again later"
+                await nobody.connection.close()
+                tasks = [talk.task for talk in door._talks.values() if talk.task is not None]
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)  # it is given up
+                assert agent.calls.refusal() == ""
+                with pytest.raises(WebRTCError):
+                    await door.answer({"type": "offer", "sdp": NO_SOUND})
+                assert agent.calls.refusal() == ""
+
+        run(test)
+
     def test_one_call_too_many_is_refused(self) -> None:
         """The limit is that of the calls; a place is free again as soon as a call is over."""
 

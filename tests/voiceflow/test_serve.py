@@ -213,6 +213,41 @@ def test_more_calls_than_lines_are_refused() -> None:
         assert (status, served.health()["full"], served.health()["calls"]) == (200, True, 1)
 
 
+OFFER = f"""v=0
+o=- 1 1 IN IP4 0.0.0.0
+s=-
+t=0 0
+m=audio 9 UDP/TLS/RTP/SAVPF 111
+c=IN IP4 0.0.0.0
+a=mid:0
+a=sendrecv
+a=rtcp-mux
+a=setup:actpass
+a=ice-ufrag:abcd
+a=ice-pwd:{"x" * 24}
+a=fingerprint:sha-256 {":".join(["AA"] * 32)}
+a=rtpmap:111 opus/48000/2
+""".replace("\n", "\r\n")
+"""Of a page whose addresses never come: it stays one that is being connected."""
+
+
+def test_an_offer_that_is_being_connected_has_a_line() -> None:
+    """The other door, the page and /health see that the house is full, though there is no call yet."""
+    pytest.importorskip("aiortc", reason="needs aiortc: pip install 'voiceflow-framegraph[webrtc]'")
+    with serving("--no-warm", "--webrtc", "--max-calls", "1") as served:
+        said = json.dumps({"type": "offer", "sdp": OFFER}).encode()
+        with urllib.request.urlopen(f"http://127.0.0.1:{served.port}/offer", said, timeout=10) as answer:
+            assert answer.status == 200
+        health = served.health()
+        assert (health["full"], health["calls"]) == (True, 0)
+        assert served.get("/may-call")[0] == 429
+        with connect(f"ws://127.0.0.1:{served.port}/call") as line:
+            line.send('{"type": "start"}')
+            with pytest.raises(ConnectionClosed, match="all 1 lines are busy"):
+                line.recv(timeout=DEADLINE_S)
+        assert served.stop(signal.SIGINT)[0] == 0
+
+
 def test_a_call_through_several_workers() -> None:
     """Each answers calls, and drains them when the keeper is told to stop."""
     with serving("--workers", "2", "--no-warm") as served, call(served) as first, call(served) as second:
