@@ -18,6 +18,7 @@ import sys
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -30,6 +31,7 @@ from voiceflow.errors import VoiceflowError
 from voiceflow.frames import AudioFormat
 from voiceflow.plugins import load_door
 from voiceflow.session import Session
+from voiceflow.tasks import unless
 from voiceflow.transports.calls import Calls
 from voiceflow.transports.memory import MemoryIn, MemoryOut
 from voiceflow.transports.web.offer import offer_routes
@@ -53,15 +55,19 @@ class ServeError(VoiceflowError):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until Ctrl-C or SIGTERM. 0, or 1 if the agent cannot be started or the port cannot be had."""
+    """Serve until Ctrl-C or SIGTERM, also one that comes while the models load. 0, or 1 if the agent cannot be started or the port cannot be had."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(format="%(asctime)s %(message)s")
     logging.getLogger("voiceflow").setLevel(logging.INFO)  # a line for each call
     try:
+        # Before anything that may load models: a wrong certificate is to be told of at once.
+        server_options = ServerOptions(options.host, options.port, options.token, shared=options.worker, tls=_tls(options))
         app = load_app(options.app)
         if options.workers > 1:
-            return asyncio.run(_serve_with_workers(options, list(arguments)))
-        return asyncio.run(_serve(app, options))
+            return asyncio.run(_serve_with_workers(server_options, options, list(arguments)))
+        return asyncio.run(_serve(app, server_options, options))
+    except KeyboardInterrupt:  # while the application was loaded: later it is a signal like any other
+        return 0
     except (VoiceflowError, OSError) as error:
         _complain(f"voiceflow serve: {error}")
     except ExceptionGroup as group:
@@ -138,35 +144,29 @@ def _tls(options: argparse.Namespace) -> ssl.SSLContext | None:
 
 async def _warm(app: App) -> None:
     """Start one call with nobody in it, and end it: the models it loads stay in the process."""
-    session = Session(app(MemoryIn(AudioFormat(16000)), MemoryOut(AudioFormat(24000))))
-    call = asyncio.create_task(session.run(), name="warming up")
-    try:
-        await asyncio.sleep(0)
-        await session.started()
+    async with Session(app(MemoryIn(AudioFormat(16000)), MemoryOut(AudioFormat(24000)))) as session:
         session.cancel()
-    finally:
-        await call
 
 
 class _Signals:
-    """SIGINT and SIGTERM, counted."""
+    """SIGINT and SIGTERM, counted: ``first`` and ``second`` are done once they came."""
 
     def __init__(self) -> None:
-        self.first = asyncio.Event()
-        self.second = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self.first: asyncio.Future[None] = loop.create_future()
+        self.second: asyncio.Future[None] = loop.create_future()
         self.urgent = False
         """The first was Ctrl-C: somebody is waiting."""
-        loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.came, number)
 
     def came(self, number: signal.Signals) -> None:
         """One of them came."""
-        if self.first.is_set():
-            self.second.set()
-        else:
+        if not self.first.done():
             self.urgent = number == signal.SIGINT
-            self.first.set()
+            self.first.set_result(None)
+        elif not self.second.done():
+            self.second.set_result(None)
 
     def watch_stdin(self) -> None:
         """In a worker: the end of standard input counts as SIGTERM, since its keeper is gone."""
@@ -180,19 +180,21 @@ class _Signals:
         loop.add_reader(sys.stdin.fileno(), ended)
 
 
-async def _serve(app: App, options: argparse.Namespace) -> int:
+async def _serve(app: App, server_options: ServerOptions, options: argparse.Namespace) -> int:
     """Serve in this process, until a signal or, in a worker, the end of standard input."""
     webrtc_class = load_door("webrtc") if options.webrtc else None
     signals = _Signals()
     if options.worker:
         signals.watch_stdin()
     if not options.no_warm:
-        await _warm(app)
+        await unless(signals.first, _warm(app), "warming up")
+        if signals.first.done():
+            return 0
     calls = Calls(app, limit=options.max_calls, watch=show)
     webrtc = webrtc_class(calls, words=FramesWire) if webrtc_class is not None else None
     doors = [web.get("/call", call_handler(calls)), *(offer_routes("/offer", webrtc) if webrtc is not None else [])]
     server = WebServer(
-        ServerOptions(options.host, options.port, options.token, shared=options.worker, tls=_tls(options)),
+        server_options,
         about=lambda: {"app": _name(options.app), "webrtc": options.webrtc},
         health=lambda: _health(calls, signals),
         doors=doors,
@@ -205,7 +207,7 @@ async def _serve(app: App, options: argparse.Namespace) -> int:
             sys.stdout.flush()
         else:
             _announce(options, server.options.address)
-        await signals.first.wait()
+        await signals.first
         await server.shut_doors()
         await _drain(calls, signals, options)
     finally:
@@ -221,16 +223,11 @@ async def _drain(calls: Calls, signals: _Signals, options: argparse.Namespace) -
     """Let the calls end by themselves, or finish what they are saying; a second signal ends the wait."""
     if calls.running and not options.worker:
         _complain(f"{calls.running} calls are under way; once more ends them at once")
-    draining = asyncio.create_task(calls.drain(0.0 if signals.urgent else options.drain, say_s=SAY_S), name="drain")
-    hurry = asyncio.create_task(signals.second.wait(), name="hurry")
-    await asyncio.wait([draining, hurry], return_when=asyncio.FIRST_COMPLETED)
-    for task in (draining, hurry):
-        task.cancel()
-    await asyncio.wait([draining, hurry])
+    await unless(signals.second, calls.drain(0.0 if signals.urgent else options.drain, say_s=SAY_S), "drain")
 
 
 def _health(calls: Calls, signals: _Signals) -> dict[str, Any]:
-    ready, full = not signals.first.is_set(), bool(calls.refusal())
+    ready, full = not signals.first.done(), bool(calls.refusal())
     return {"ready": ready, "full": full, "calls": calls.running, "limit": calls.limit, "answered": calls.answered}
 
 
@@ -253,7 +250,7 @@ def _announce(options: argparse.Namespace, address: str) -> None:
 # ------------------------------------------------------------------------------------------------- several processes
 
 
-async def _serve_with_workers(options: argparse.Namespace, arguments: list[str]) -> int:
+async def _serve_with_workers(server_options: ServerOptions, options: argparse.Namespace, arguments: list[str]) -> int:
     """Keep the workers; each is this command again, on the same port."""
     with _reserved(options) as port:
         again = [*arguments, "--worker", "--workers", "1", "--port", str(port)]
@@ -261,7 +258,7 @@ async def _serve_with_workers(options: argparse.Namespace, arguments: list[str])
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, copies.stop, number)
-        await copies.run(lambda: _announce(options, ServerOptions(options.host, port, tls=_tls(options)).address))
+        await copies.run(lambda: _announce(options, replace(server_options, port=port).address))
     return 0
 
 

@@ -37,7 +37,7 @@ from voiceflow.options import SessionOptions
 from voiceflow.pipeline import Pipeline
 from voiceflow.processor import Processor
 from voiceflow.routes import Hop, Route, Tap
-from voiceflow.tasks import Tasks, whatever_happens
+from voiceflow.tasks import Tasks, unless, whatever_happens
 from voiceflow.wiring import with_converters
 from voiceflow.worker import NodeState, Worker, relief
 
@@ -319,10 +319,10 @@ class Session:
             raise ExceptionGroup("the session ended with errors", self._life.errors)
 
     async def _live(self) -> None:
-        await self._unless_aborted(self._begin(), "begin")
+        await unless(self._aborted, self._begin(), "begin")
         if self._state == "running" and await self._finished:
             self._leave_running()
-            await self._unless_aborted(self._life.drain(), "drain")
+            await unless(self._aborted, self._life.drain(), "drain")
 
     def _leave_running(self) -> None:
         self._state = "ending"
@@ -340,17 +340,6 @@ class Session:
         else:
             self._state = "running"
             self._started.set()
-
-    async def _unless_aborted(self, stage: Coroutine[Any, Any, None], name: str) -> None:
-        """Carry out a stage of the session's life to its end, or to the abort."""
-        task = asyncio.get_running_loop().create_task(stage, name=name)
-        try:
-            await asyncio.wait([task, self._aborted], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
-        if not task.cancelled():
-            task.result()
 
     async def started(self) -> None:
         """Wait until every node has started and had its StartFrame."""

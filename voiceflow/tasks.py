@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["RESOLUTION_S", "Tasks", "whatever_happens", "woken"]
+__all__ = ["RESOLUTION_S", "Tasks", "unless", "whatever_happens", "woken"]
 
 T = TypeVar("T")
 
@@ -70,6 +70,18 @@ async def woken(event: asyncio.Event, deadline: float | None) -> None:
         async with asyncio.timeout_at(deadline):
             await event.wait()
     event.clear()
+
+
+async def unless(told: asyncio.Future[Any], work: Coroutine[Any, Any, None], name: str) -> None:
+    """Do the work to its end, unless ``told`` is done before: then it is cancelled. Raises what the work raises."""
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    try:
+        await asyncio.wait([task, told], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()
 
 
 async def whatever_happens(work: Coroutine[Any, Any, T]) -> T:

@@ -69,7 +69,8 @@ class Served:
 
 
 @contextmanager
-def serving(*arguments: str, app: str = ECHO, environment: dict[str, str] | None = None) -> Iterator[Served]:
+def started(*arguments: str, app: str = ECHO, environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+    """The command; it does not outlive the block."""
     process = subprocess.Popen(
         [*COMMAND, app, "--port", "0", *arguments],
         cwd=ROOT,
@@ -81,7 +82,7 @@ def serving(*arguments: str, app: str = ECHO, environment: dict[str, str] | None
     killer = threading.Timer(DEADLINE_S, process.kill)  # a server that never speaks must not hang the tests
     killer.start()
     try:
-        yield Served(process)
+        yield process
     finally:
         killer.cancel()
         process.kill()
@@ -89,6 +90,12 @@ def serving(*arguments: str, app: str = ECHO, environment: dict[str, str] | None
         for pipe in (process.stdout, process.stderr):
             assert pipe is not None
             pipe.close()
+
+
+@contextmanager
+def serving(*arguments: str, app: str = ECHO, environment: dict[str, str] | None = None) -> Iterator[Served]:
+    with started(*arguments, app=app, environment=environment) as process:
+        yield Served(process)
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -143,6 +150,58 @@ def test_models_are_loaded_before_the_address_is_printed(tmp_path: Path) -> None
     with serving("--no-warm", app=str(app)) as served:
         assert not book.exists()
         served.stop()
+
+
+ENDLESS = """
+import asyncio, sys
+from voiceflow import InputAudioFrame, OutputAudioFrame, Processor
+class Endless(Processor):
+    async def start(self):
+        print("loading", flush=True)
+        await asyncio.Event().wait()
+    async def stop(self): print("stopped", flush=True)
+    def process(self, frame: InputAudioFrame) -> OutputAudioFrame:
+        return OutputAudioFrame(frame.pcm, frame.sample_rate)
+def agent(source, sink): return source >> Endless() >> sink
+"""
+
+LOADED_AT_ONCE = """
+import threading
+print("loading", flush=True)
+threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "how", "says"),
+    [
+        (ENDLESS, signal.SIGINT, "stopped\n"),
+        (ENDLESS, signal.SIGTERM, "stopped\n"),
+        (LOADED_AT_ONCE, signal.SIGINT, ""),
+    ],
+    ids=["Ctrl-C", "SIGTERM", "Ctrl-C while the file itself loads them"],
+)
+def test_a_signal_while_models_are_loaded_ends_it(tmp_path: Path, code: str, how: signal.Signals, says: str) -> None:
+    """At once, with 0, no address and no traceback; what had begun to load is stopped."""
+    app = tmp_path / "agent.py"
+    app.write_text(code)
+    with started(app=str(app)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "loading\n"
+        process.send_signal(how)
+        output, errors = process.communicate(timeout=DEADLINE_S)
+        assert (process.returncode, output, errors) == (0, says, "")
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_wrong_certificate_is_told_of_before_models_are_loaded(tmp_path: Path, workers: str) -> None:
+    """Once, by the command itself."""
+    app = tmp_path / "agent.py"
+    app.write_text("print('loading', flush=True)\n" + ENDLESS)
+    done = run(str(app), "--tls-certificate", "nowhere.pem", "--workers", workers)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("voiceflow serve: the certificate nowhere.pem cannot be used")
+    assert done.stderr.count("\n") == 1
 
 
 @contextmanager

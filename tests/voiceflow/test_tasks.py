@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from voiceflow.tasks import INSIST_S, Tasks
+from voiceflow.tasks import INSIST_S, Tasks, unless
 
 
 def make() -> tuple[Tasks, list[tuple[str, BaseException]]]:
@@ -140,3 +140,33 @@ async def test_a_raise_in_a_cleanup_is_reported() -> None:
     await asyncio.sleep(0)
     assert await tasks.cancel(1.0) == []
     assert [name for name, _ in errors] == ["node/work"]
+
+
+async def test_work_is_done_unless_it_is_told_to_stop() -> None:
+    """To its end; or it is cancelled, and its cleanup waited for; an error of its own is raised either way."""
+    loop = asyncio.get_running_loop()
+    done: list[str] = []
+
+    async def work(seconds: float, error: Exception | None = None) -> None:
+        try:
+            await asyncio.sleep(seconds)
+            done.append("work")
+        finally:
+            await asyncio.sleep(1)
+            done.append("cleanup")
+            if error is not None:
+                raise error
+
+    await unless(loop.create_future(), work(1), "work")
+    assert done == ["work", "cleanup"]
+    for told_after_s, name in ((3600, "before"), (1, "in the cleanup")):
+        told = loop.create_future()
+        timer = loop.call_later(told_after_s, told.set_result, None)
+        with pytest.raises(ValueError, match=name):
+            await unless(told, work(60, ValueError(name)), "work")
+        timer.cancel()
+    done.clear()
+    told = loop.create_future()
+    loop.call_later(1, told.set_result, None)
+    await unless(told, work(3600), "work")
+    assert (done, loop.time()) == (["cleanup"], pytest.approx(2 + 61 + 2 + 2))
