@@ -59,11 +59,15 @@ class Budget:
         """Of the whole."""
         return self.stt_ms + self.llm_ms + self.tts_ms
 
+    @property
+    def limits(self) -> dict[str, float]:
+        """Stage -> milliseconds that it may take, in order; at the end ``total``, of the whole."""
+        return {"stt": self.stt_ms, "llm": self.llm_ms, "tts": self.tts_ms, "total": self.total_ms}
+
     def over(self, turn: TurnLatency) -> tuple[str, ...]:
         """The stages of a turn that took longer than they may, in order; at the end ``total``, if that did too."""
-        limits = {"stt": self.stt_ms, "llm": self.llm_ms, "tts": self.tts_ms, "total": self.total_ms}
         took = {**turn.stages, "total": turn.total_ms}
-        return tuple(name for name, limit in limits.items() if took[name] > limit)
+        return tuple(name for name, limit in self.limits.items() if took[name] > limit)
 
     def check(self, pipeline: Pipeline) -> None:
         """Raises PipelineError if the delays that the nodes hold back by design are more than the whole budget."""

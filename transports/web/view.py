@@ -36,20 +36,24 @@ class View:
         self._session = session
         self._tell = tell
         budget = budget or Budget()
-        self._budget = {"stt": budget.stt_ms, "llm": budget.llm_ms, "tts": budget.tts_ms, "total": budget.total_ms}
+        self._limits = budget.limits
         Latencies(budget, self._answered).watch(session)
         session.spawn(self._look(), "view")
 
     def _answered(self, turn: TurnLatency, over: tuple[str, ...]) -> None:
         stages = {name: round(ms, 1) for name, ms in turn.stages.items()}
-        self._tell(TellFrame(kind="latency", data={"utterance": turn.utterance, "stages": stages, "budget": self._budget}))
+        self._tell(TellFrame(kind="latency", data={"utterance": turn.utterance, "stages": stages, "budget": self._limits}))
 
     async def _look(self) -> None:
         told: dict[str, Any] = {}
+        drawn = None
         for look in itertools.count():
             again = look % AGAIN == 0
             if again:
-                self._tell(TellFrame(kind="pipeline", data=self._session.pipeline.data()))
+                if drawn is not self._session.pipeline:  # drawing takes a millisecond of everybody's loop
+                    drawn = self._session.pipeline
+                    picture = TellFrame(kind="pipeline", data=drawn.data())
+                self._tell(picture)
             now = depths(self._session.inboxes())
             if again or now != told:
                 self._tell(TellFrame(kind="depths", data={"nodes": now}))
