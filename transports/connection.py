@@ -12,14 +12,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from voiceflow.transports.speaker import SpeakerOptions
-from voiceflow.transports.wire import Message, WireError
+from voiceflow.transports.wire import POLICY, Message, WireError
 
-__all__ = ["BUSY", "FAULT", "GOING_AWAY", "POLICY", "UNSENT", "LineOptions", "Rate", "Socket", "close_socket", "keep_little_unsent"]
+__all__ = ["UNSENT", "LineOptions", "Rate", "Socket", "close_socket", "keep_little_unsent"]
 
 log = logging.getLogger("voiceflow")
-
-GOING_AWAY, POLICY, FAULT, BUSY = 1001, 1008, 1011, 1013
-"""Close codes of RFC 6455 and the registry it begins."""
 
 REASON_BYTES = 120
 """A websocket's close frame has room for 123."""

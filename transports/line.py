@@ -18,10 +18,14 @@ from typing import Any
 from voiceflow.frames import Frame
 from voiceflow.tasks import whatever_happens
 from voiceflow.transports.calls import CallRecord, Calls
-from voiceflow.transports.connection import BUSY, FAULT, GOING_AWAY, POLICY, LineOptions, Rate, Socket, close_socket
+from voiceflow.transports.connection import LineOptions, Rate, Socket, close_socket
 from voiceflow.transports.line_ends import LineIn, LineOut
 from voiceflow.transports.outbox import Outbox
 from voiceflow.transports.wire import (
+    BUSY,
+    FAULT,
+    GOING_AWAY,
+    POLICY,
     CallEnded,
     CallResumed,
     CallStarted,

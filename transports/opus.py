@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import av
 from av.audio.codeccontext import AudioCodecContext
 
+from voiceflow.transports.rtp import OPUS_RATE
+
 __all__ = ["BLOCK", "OpusDecoder", "OpusEncoder", "OpusPacket", "packet_at"]
 
-RATE = 48000
 BLOCK = 960
 """Samples of a block."""
 
-_TIME_BASE = Fraction(1, RATE)
+_TIME_BASE = Fraction(1, OPUS_RATE)
 
 if TYPE_CHECKING:
     OpusPacket = av.Packet[Any]
@@ -42,7 +43,7 @@ class OpusEncoder:
         codec.bit_rate = 40000
         codec.format = "s16"
         codec.layout = "mono"
-        codec.sample_rate = RATE
+        codec.sample_rate = OPUS_RATE
         codec.time_base = _TIME_BASE
         codec.options = {"application": "voip", "compression_level": "5", "fec": "1", "packet_loss": "10"}
         self._codec = codec
@@ -52,7 +53,7 @@ class OpusEncoder:
         """One block, 1920 bytes, gives one payload. It holds sound of up to 6.5 ms before."""
         frame = av.AudioFrame(format="s16", layout="mono", samples=len(pcm) // 2)
         frame.planes[0].update(pcm)
-        frame.sample_rate = RATE
+        frame.sample_rate = OPUS_RATE
         frame.pts = self._position
         frame.time_base = _TIME_BASE
         self._position += frame.samples
@@ -67,7 +68,7 @@ class OpusDecoder:
         assert isinstance(codec, AudioCodecContext)
         codec.format = "s16"
         codec.layout = "mono"
-        codec.sample_rate = RATE
+        codec.sample_rate = OPUS_RATE
         self._codec = codec
 
     def decode(self, payload: bytes) -> bytes:

@@ -46,8 +46,6 @@ AHEAD_S = 1.0
 GAP_S = 0.001
 """Blocks closer than this belong to one stretch of speech."""
 
-OPUS_RATE = 48000
-
 
 class RecordingError(VoiceflowError, OSError):
     """The recording is not whole. The text says which file, what it lacks and why. The call was not disturbed."""
@@ -113,7 +111,7 @@ class Recorder(Processor):
         self._make: Callable[[Path, AudioFormat], _Writer] = SoundFileWriter if suffix in CODINGS else WavWriter
         rate = self.options.sample_rate or sink.format.sample_rate
         if self.options.sample_rate is None and suffix in (".opus", ".ogg") and rate not in OPUS_RATES:
-            rate = OPUS_RATE
+            rate = max(OPUS_RATES)
         self.format = AudioFormat(rate, 2)
         self.failure: RecordingError | None = None
         """Why the recording ended before the call."""

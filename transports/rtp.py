@@ -13,7 +13,7 @@ from typing import NamedTuple
 __all__ = ["OPUS_RATE", "Piece", "RtpStream", "opus_samples"]
 
 OPUS_RATE = 48000
-"""Of the timestamps, whatever rate was encoded."""
+"""In Hz: of the timestamps, whatever rate was encoded, and of the sound here."""
 
 JUMP_PACKETS = 3000
 """A sequence number this far from the last belongs to another stream: a minute, and less than 16 bits can tell apart."""

@@ -37,13 +37,12 @@ from voiceflow.frames import (
 )
 from voiceflow.phone import KEYS, DigitReceived
 from voiceflow.transports.protobuf_frames import Interruption, RawAudio, RawMessage, RawText, decode, encode
-from voiceflow.transports.wire import AppMessage, CallEnded, CallStarted, Message, Received, TellFrame, WireError
+from voiceflow.transports.wire import RATES, AppMessage, CallEnded, CallStarted, Message, Received, TellFrame, WireError
 
 __all__ = ["RTVI_VERSION", "RTVIWire"]
 
 RTVI_VERSION = "2.2.0"
 LABEL = "rtvi-ai"
-RATES = range(8000, 48001)
 
 
 class RTVIWire:

@@ -27,12 +27,12 @@ from voiceflow.transports.line_ends import LineIn, Said
 from voiceflow.transports.outbox import Outbox
 from voiceflow.transports.speaker import SpeakerOptions
 from voiceflow.transports.websocket import SILENT, WebsocketSocket
-from voiceflow.transports.wire import CallStarted, Message, Received, Wire, WireError
+from voiceflow.transports.wire import BUSY, GOING_AWAY, POLICY, RESTARTS, CallStarted, Message, Received, Wire, WireError
 from voiceflow.transports.wire_frames_client import FramesClientWire
 
 __all__ = ["CallOptions", "call"]
 
-TRY_AGAIN = (1001, 1012, 1013)
+TRY_AGAIN = (GOING_AWAY, RESTARTS, BUSY)
 """Close codes that mean: later."""
 
 BLOCK_S = 0.02
@@ -165,7 +165,7 @@ class _Dialer:
             if status >= 500 or status == 429:
                 raise OSError(f"the server answered {status}") from None
             raise WireError(
-                f"the server refused: HTTP {status} {error.response.body.decode(errors='replace').strip()[:100]}", 1008
+                f"the server refused: HTTP {status} {error.response.body.decode(errors='replace').strip()[:100]}", POLICY
             ) from None
         except InvalidHandshake as error:
             raise WireError(f"that is no websocket server: {type(error).__name__}") from None

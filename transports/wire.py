@@ -15,6 +15,13 @@ from typing import Any, Protocol, Self, runtime_checkable
 from voiceflow.frames import AudioFormat, ControlFrame, Frame, Lane
 
 __all__ = [
+    "BUSY",
+    "FAULT",
+    "GOING_AWAY",
+    "POLICY",
+    "PROTOCOL",
+    "RATES",
+    "RESTARTS",
     "AppMessage",
     "CallEnded",
     "CallResumed",
@@ -33,6 +40,12 @@ __all__ = [
 Message = str | bytes
 """Text or binary. A stream without messages (TCP) is cut into them by its own wire."""
 
+RATES = range(8000, 48001)
+"""Sample rates in Hz that are believed of a far end's sound, and spoken to it."""
+
+GOING_AWAY, PROTOCOL, POLICY, FAULT, RESTARTS, BUSY = 1001, 1002, 1008, 1011, 1012, 1013
+"""Close codes of RFC 6455 and the registry it begins."""
+
 
 class WireError(Exception):
     """The far end broke its protocol so badly that the call cannot go on. The text says what came and what was expected.
@@ -40,7 +53,7 @@ class WireError(Exception):
     ``code``: the close code of a websocket.
     """
 
-    def __init__(self, text: str, code: int = 1002) -> None:
+    def __init__(self, text: str, code: int = PROTOCOL) -> None:
         super().__init__(text)
         self.code = code
 

@@ -36,9 +36,21 @@ from voiceflow.frames import (
 )
 from voiceflow.phone import KEYS, DigitReceived
 from voiceflow.transports.access import same
-from voiceflow.transports.wire import AppMessage, CallEnded, CallResumed, CallStarted, Message, Played, Received, TellFrame, WireError
-from voiceflow.transports.wire_messages import (
+from voiceflow.transports.wire import (
+    POLICY,
+    PROTOCOL,
     RATES,
+    AppMessage,
+    CallEnded,
+    CallResumed,
+    CallStarted,
+    Message,
+    Played,
+    Received,
+    TellFrame,
+    WireError,
+)
+from voiceflow.transports.wire_messages import (
     TOLD,
     VERSION,
     App,
@@ -66,8 +78,6 @@ from voiceflow.transports.wire_messages import (
 __all__ = ["FramesOptions", "FramesWire"]
 
 log = logging.getLogger("voiceflow")
-
-PROTOCOL, POLICY = 1002, 1008
 
 FAULTS = 500
 """A client that has said so much nonsense is hung up on."""

@@ -32,7 +32,6 @@ from voiceflow.frames import (
 from voiceflow.transports.wire import TellFrame
 
 __all__ = [
-    "RATES",
     "TOLD",
     "VERSION",
     "App",
@@ -59,9 +58,6 @@ __all__ = [
 ]
 
 VERSION = 1
-
-RATES = range(8000, 48001)
-"""Sample rates that are spoken, in Hz."""
 
 Text4000 = Annotated[str, Meta(max_length=4000)]
 Short = Annotated[str, Meta(max_length=200)]

@@ -20,7 +20,7 @@ from voiceflow.audio.g711 import alaw_decode, alaw_encode, mulaw_decode, mulaw_e
 from voiceflow.errors import what_and_where
 from voiceflow.frames import AudioFormat, Frame, InputAudioFrame
 from voiceflow.phone import KEYS, DigitReceived
-from voiceflow.transports.wire import CallEnded, CallStarted, MarkReturned, Message, Received, WireError
+from voiceflow.transports.wire import POLICY, RATES, CallEnded, CallStarted, MarkReturned, Message, Received, WireError
 
 __all__ = [
     "AHEAD_S",
@@ -50,9 +50,6 @@ NUMBER_CHARS = 256
 
 EARLY_S = 1.0
 """Sound that comes before the start is kept so long."""
-
-RATES = range(8000, 48001)
-"""Sample rates that are believed, in Hz."""
 
 
 class NonsenseError(Exception):
@@ -284,7 +281,7 @@ class Carrier:
         if max(len(number) for number in (started.call, started.caller, started.called, stream)) > NUMBER_CHARS:
             raise NonsenseError("a start with a number that is too long")
         if self._started and started.call != self.call:
-            raise WireError(f"{self.name} started a second call, {started.call!r}, in the stream of the call {self.call!r}", code=1008)
+            raise WireError(f"{self.name} started a second call, {started.call!r}, in the stream of the call {self.call!r}", code=POLICY)
         self.stream = stream
         if self._started:
             self._order = InOrder()
