@@ -49,6 +49,8 @@ CLOSE_S = 5.0
 FULL = 2**18
 """Bytes waiting in the data channel: the page does not read, and what is told now would come too late."""
 
+PORTS = range(1, 65536)
+
 WAITING = 1000
 """Messages that may wait for the line; of more the oldest is dropped."""
 
@@ -239,6 +241,8 @@ class Peer:
             found = candidate_from_sdp(str(text).removeprefix("candidate:"))
             found.sdpMid = candidate.get("sdp_mid", candidate.get("sdpMid"))
             found.sdpMLineIndex = candidate.get("sdp_mline_index", candidate.get("sdpMLineIndex"))
+            if found.port not in PORTS or not isinstance(found.sdpMid, str | None) or not isinstance(found.sdpMLineIndex, int | None):
+                raise ValueError("its port, sdp_mid or sdp_mline_index is none")
             await self._connection.addIceCandidate(found)
         except (ValueError, AssertionError, IndexError, InvalidStateError) as error:
             raise WebRTCError(f"not a candidate: {text!r:.100}: {error!s:.100}") from error
@@ -402,10 +406,10 @@ class Peer:
 def _check_audio(sdp: str) -> None:
     """Raise WebRTCError for what is no SDP, or has no sound to speak and hear by."""
     try:
-        media = SessionDescription.parse(sdp).media
+        description = SessionDescription.parse(sdp)
     except Exception as error:  # aiortc's parser raises whatever it meets
         raise WebRTCError(f"the offer's sdp cannot be read: {type(error).__name__}: {error!s:.200}") from error
-    audio = next((part for part in media if part.kind == "audio"), None)
+    audio = next((part for part in description.media if part.kind == "audio"), None)
     if audio is None:
         raise WebRTCError("the offer has no sound: add an audio transceiver or the microphone's track before createOffer()")
     if audio.direction not in ("sendrecv", "recvonly"):
@@ -416,3 +420,9 @@ def _check_audio(sdp: str) -> None:
         raise WebRTCError("the offer's sound cannot be answered: it has no DTLS fingerprint, or no ICE name and password")
     if not any(codec.mimeType.lower() == "audio/opus" for codec in audio.rtp.codecs):
         raise WebRTCError("the offer's sound has no Opus, the one codec that is spoken here")
+    parts = {part.rtp.muxId for part in description.media if part.kind in ("audio", "video", "application")}
+    bundle = next((group.items for group in description.group if group.semantic == "BUNDLE"), [])
+    if wrong := next((c.port for part in description.media for c in part.ice_candidates if c.port not in PORTS), None):
+        raise WebRTCError(f"the offer has a candidate with port {wrong}, which is none")
+    if bundle and bundle[0] not in parts:  # aiortc would have no transport for the rest of the group, and not close again
+        raise WebRTCError(f"the offer's BUNDLE group begins with {bundle[0]!r:.40}, which is the mid of none of its parts")

@@ -300,10 +300,8 @@ def test_an_offer_that_is_being_connected_has_a_line() -> None:
         health = served.health()
         assert (health["full"], health["calls"]) == (True, 0)
         assert served.get("/may-call")[0] == 429
-        with connect(f"ws://127.0.0.1:{served.port}/call") as line:
-            line.send('{"type": "start"}')
-            with pytest.raises(ConnectionClosed, match="all 1 lines are busy"):
-                line.recv(timeout=DEADLINE_S)
+        with connect(f"ws://127.0.0.1:{served.port}/call") as line, pytest.raises(ConnectionClosed, match="all 1 lines are busy"):
+            line.recv(timeout=DEADLINE_S)
         assert served.stop(signal.SIGINT)[0] == 0
 
 
