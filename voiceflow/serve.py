@@ -60,8 +60,10 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(format="%(asctime)s %(message)s")
     logging.getLogger("voiceflow").setLevel(logging.INFO)  # a line for each call
     try:
-        # Before anything that may load models: a wrong certificate is to be told of at once.
+        # Before anything that may load models: a wrong certificate and a port that is taken are to be told of at once.
         server_options = ServerOptions(options.host, options.port, options.token, shared=options.worker, tls=_tls(options))
+        if not options.worker:
+            _bound(options, socket.SO_REUSEADDR).close()
         app = load_app(options.app)
         if options.workers > 1:
             return asyncio.run(_serve_with_workers(server_options, options, list(arguments)))
@@ -267,15 +269,23 @@ def _reserved(options: argparse.Namespace) -> Iterator[int]:
     """Hold the port, without listening on it, so that it stays ours while workers come and go."""
     if not hasattr(socket, "SO_REUSEPORT"):
         raise ServeError("--workers needs SO_REUSEPORT, which this system does not have; start several servers on ports of their own")
+    with _bound(options, socket.SO_REUSEPORT) as held:
+        yield held.getsockname()[1]
+
+
+def _bound(options: argparse.Namespace, reuse: int) -> socket.socket:
+    """A socket on the port, which does not listen."""
     with _listening_on(options):
         found = socket.getaddrinfo(options.host or None, options.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
-        held = socket.socket(family, kind, protocol)
-    with held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        with _listening_on(options):
-            held.bind(address)
-        yield held.getsockname()[1]
+        bound = socket.socket(family, kind, protocol)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, reuse, 1)
+            bound.bind(address)
+        except BaseException:
+            bound.close()
+            raise
+        return bound
 
 
 @contextmanager

@@ -404,13 +404,15 @@ def test_what_cannot_be_served_is_said_in_one_line(arguments: list[str], code: i
     assert "Traceback" not in done.stderr
 
 
-def test_a_port_that_is_taken_is_said_so() -> None:
-    """By one process and by several."""
+def test_a_port_that_is_taken_is_said_so(tmp_path: Path) -> None:
+    """By one process and by several, and before the application is loaded, which may take minutes."""
+    app = tmp_path / "app.py"
+    app.write_text("raise RuntimeError('it was loaded')")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         for workers in ("1", "2"):
-            done = run(ECHO, "--no-warm", "--port", str(taken.getsockname()[1]), "--workers", workers)
+            done = run(str(app), "--port", str(taken.getsockname()[1]), "--workers", workers)
             assert done.returncode == 1
             assert "address already in use" in done.stderr.lower()
             assert "Traceback" not in done.stderr
