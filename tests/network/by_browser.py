@@ -230,14 +230,14 @@ async def worklet(request: web.Request) -> web.FileResponse:
 async def hold(trial: Trial, browser: Browser, *, webrtc: bool, seed: int = 1) -> Result:
     """Hold the conversation on this link."""
     course, result = Course(), Result("webrtc" if webrtc else "websocket", trial, page=True)
-    side, network, loop = Side(Singer, show), Network(Link(), seed), asyncio.get_running_loop()
+    side, network, loop = Side(Singer, show), Network(Link(buffer=trial.link.buffer), seed), asyncio.get_running_loop()
     page = await browser.page(before=(HERE / "page_ear.js").read_text(encoding="utf-8"))
     async with served(side.calls, trial, network, webrtc=webrtc) as address, lateness(side.look) as late:
         await page.goto(address)
         await page.until("document.querySelector('#app').textContent === 'trial'")
         caller = Caller(page)
+        await caller.begin()  # over an untroubled link: here it is the conversation that is tried
         network.link = trial.link
-        await caller.begin()
         script, following = (loop.create_task(work) for work in (converse(caller, network, trial, course), caller.follow()))
         try:
             until = loop.time() + PATIENCE_S + trial.outage_s

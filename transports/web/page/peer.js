@@ -5,7 +5,7 @@ import { Link } from "./link.js";
 import { hello, played } from "./messages.js";
 
 const GATHER_MS = 2000; // for the addresses of this machine; a late one is of no use to an offer that has left
-const CONNECT_MS = 15000;
+const CONNECT_MS = 20000; // by then the server has given it up too (15 s), and its line is free for another try
 const LOST_MS = 3000; // beyond the 5 to 7.5 s in which the browser has had no answer: by then the server has given the call up
 const REPORT_MS = 100;
 
