@@ -49,7 +49,8 @@ NOTICED_S = 12.0
 """By the page, from the moment the server is dead: over WebRTC the browser itself takes up to 7.5 s to miss its answers."""
 STOP_S = 0.05
 """From the page's knowing of an interrupt to the silence: its message to the audio thread, and what that had made already."""
-AT_ONCE = 4
+AT_ONCE = {"websocket": 4, "webrtc": 2}
+"""More would be trials of this machine."""
 
 SWITCHES = ("--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows")
 """Each page as if it were the one that is looked at."""
@@ -285,9 +286,9 @@ def never_left(ear: Ear, utterance: int, left: float) -> int:
     return sum(of == utterance and word > left for _, (of, word), _, _ in ear.had)
 
 
-async def hold_all(trials: Sequence[Trial], *, webrtc: bool, at_once: int = AT_ONCE) -> list[Result]:
+async def hold_all(trials: Sequence[Trial], *, webrtc: bool) -> list[Result]:
     """All of them in one browser, so many side by side."""
-    room = asyncio.Semaphore(at_once)
+    room = asyncio.Semaphore(AT_ONCE["webrtc" if webrtc else "websocket"])
 
     async with chromium(switches=SWITCHES) as browser:
 

@@ -92,8 +92,8 @@ def main() -> None:
     for title, holding, at_once, where in (
         ("Over a websocket", hold_all(by_websocket.hold, by_websocket.TRIALS, len(by_websocket.TRIALS)), len(by_websocket.TRIALS), one),
         ("Over WebRTC", hold_all(by_webrtc.hold, by_webrtc.TRIALS, by_webrtc.AT_ONCE), by_webrtc.AT_ONCE, one),
-        ("The page, over a websocket", by_browser.hold_all(by_browser.TRIALS, webrtc=False), by_browser.AT_ONCE, page),
-        ("The page, over WebRTC", by_browser.hold_all(by_browser.TRIALS, webrtc=True), by_browser.AT_ONCE, page),
+        ("The page, over a websocket", by_browser.hold_all(by_browser.TRIALS, webrtc=False), by_browser.AT_ONCE["websocket"], page),
+        ("The page, over WebRTC", by_browser.hold_all(by_browser.TRIALS, webrtc=True), by_browser.AT_ONCE["webrtc"], page),
     ):
         results = asyncio.run(holding)
         late_ms = 1000 * max(result.late_s for result in results)
