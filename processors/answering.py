@@ -85,6 +85,10 @@ class AnsweringOptions:
     """It is not known by then."""
     ready_silence_s: float = 2.5
     """Silence of a machine that makes it record, if no beep was heard."""
+    ready_limit_s: float = 60.0
+    """It is taken to record by then, whatever goes on: music, or a greeting without end."""
+    desk_timeout_s: float = 5.0
+    """How long the words are waited for of a stretch of speech behind an opening: they may be a desk's question."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -112,7 +116,7 @@ class WhoAnswered:
     def __init__(self, options: AnsweringOptions | None = None) -> None:
         self.options = options or AnsweringOptions()
         self.verdict: AnsweredBy | None = None
-        self._began = 0.0
+        self._began = self._told = 0.0
         self._was_voice = False
         self._stopped: float | None = None
         """When the voice stopped last; None while there is one, or was none."""
@@ -138,7 +142,7 @@ class WhoAnswered:
             self._has_beeped = self._was_voice  # before any voice it is the line's: a ringing tone
         elif isinstance(signal, AnsweredBy):
             if signal.by != "unknown" and self._is_news(signal):
-                self.verdict = signal
+                self.verdict, self._told = signal, now
                 return signal
         else:
             if signal.final:
@@ -153,7 +157,7 @@ class WhoAnswered:
         said = self._judge(now + RESOLUTION_S)
         if said is None or not self._is_news(said):
             return None
-        self.verdict = said
+        self.verdict, self._told = said, now
         return said
 
     @property
@@ -191,6 +195,8 @@ class WhoAnswered:
         """What time will make of it, unless something comes before."""
         options, verdict = self.options, self.verdict
         if verdict is not None:
+            if verdict.by == "machine" and not verdict.ready:
+                yield self._told + options.ready_limit_s, "machine", f"neither a beep nor silence within {options.ready_limit_s:g} s"
             if verdict.by == "machine" and not verdict.ready and self._stopped is not None:
                 yield self._stopped + options.ready_silence_s, "machine", f"silence for {options.ready_silence_s:g} s, without a beep"
             return
@@ -199,11 +205,9 @@ class WhoAnswered:
             is_person = bool(self._found(options.person))
             is_short = is_person or (len(self._words) <= options.short_words and not self._found(options.openings))
             is_machine = not is_person and bool(self._found(options.openings))
-            if is_machine and self._owed:
-                return  # a desk's question may still come
             pause_s = options.short_pause_s if is_short else options.long_pause_s
             if self._owed:
-                pause_s = max(pause_s, options.words_timeout_s)
+                pause_s = max(pause_s, options.desk_timeout_s if is_machine else options.words_timeout_s)
             what = f"it said {' '.join(self._words)!r}" if self._words else "it said something"
             yield self._stopped + pause_s, "machine" if is_machine else "human", f"{what}, and waited for {pause_s:g} s"
         elif self._stopped is not None or not self._was_voice:

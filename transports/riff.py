@@ -112,7 +112,7 @@ def _read_layout(file: BinaryIO, name: str) -> _Layout:
             if found is None:
                 raise bad("its sound comes before its format")
             stated: int | None = long_size if length == UNKNOWN else length
-            if not length and not riff_size:
+            if not length and riff_size + 8 <= at:
                 stated = None  # a program that was stopped before it could say
             return _data(name, found, at, max(size - at, 0), stated)
         file.seek(at + length + length % 2)  # chunks begin at even places

@@ -114,7 +114,7 @@ class Track:
             last = self._pieces.pop()
             self.held -= len(last.samples)
             self._stretch = max(self._stretch - 1, 0)
-            self._end = last.start
+            self._end = self._pieces[-1].end if self._pieces else self.taken
             if last.source < source:
                 rest = last.samples[: source - last.source]
                 self._pieces.append(_Piece(last.start, rest, last.source))

@@ -190,6 +190,35 @@ def test_what_else_may_happen(
     assert [(at, said.by) for at, said in decided if said] == expected
 
 
+def decided_at(*events: tuple[float, SpeechStarted | SpeechStopped | TranscriptFrame | AnsweredBy]) -> list[tuple[float, str, bool]]:
+    """When, who, and whether it records, in five minutes."""
+    who, decided = WhoAnswered(), []
+    who.start(0.0)
+    for at, event in [*events, (300.0, None)]:
+        while (due := who.deadline) is not None and due <= at:
+            if said := who.tick(due):
+                decided.append((round(due, 3), said.by, said.ready))
+        if event is not None and (said := who.step(event, at)):
+            decided.append((at, said.by, said.ready))
+    return decided
+
+
+def test_a_machine_that_never_falls_silent_is_talked_to_all_the_same() -> None:
+    """Music or a greeting without end: after a minute the message is left, with or without a voice."""
+    assert decided_at((1.0, AnsweredBy(by="machine", ready=False))) == [(1.0, "machine", False), (61.0, "machine", True)]
+    music = decided_at((1.1, SpeechStarted(at=1.0)), (2.0, TranscriptFrame("please leave a message", final=False)))
+    assert music == [(2.0, "machine", False), (62.0, "machine", True)]
+
+
+def test_a_stretch_without_words_of_its_own_makes_no_machine_a_person() -> None:
+    """One final for two stretches, or none for a noise: what was said counts, once the words are overdue."""
+    events = [
+        (1.1, SpeechStarted(at=1.0)), (2.2, SpeechStopped(at=2.0)), (2.5, SpeechStarted(at=2.4)), (4.2, SpeechStopped(at=4.0)),
+        (4.5, TranscriptFrame("Hi, you've reached the Smiths")),
+    ]  # fmt: skip
+    assert decided_at(*events)[0] == (9.0, "machine", False)
+
+
 def test_phrases_of_another_language_take_the_place_of_the_english_ones() -> None:
     """Curly apostrophes, hyphens and marks make no difference."""
     who = WhoAnswered(AnsweringOptions(machine=("après le bip", "répondeur de")))

@@ -95,7 +95,7 @@ def test_a_file_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path, cut, caplog)
     assert "is cut off: it should hold 0.0 s of sound" in caplog.text
 
 
-@pytest.mark.parametrize(("length", "size"), [(0xFFFFFFFF, 0xFFFFFFFF), (0, 0)])
+@pytest.mark.parametrize(("length", "size"), [(0xFFFFFFFF, 0xFFFFFFFF), (0, 0), (0, 8), (0, 36)])
 def test_lengths_that_were_never_written_mean_to_the_end(tmp_path, length, size):
     """What a program wrote into a pipe, or left when it was ended, is read to the end of the file."""
     path = tmp_path / "a.wav"

@@ -101,6 +101,17 @@ def test_a_cut_takes_out_what_came_from_there_on():
     assert where(track) == {1: (0, BLOCK), 2: (BLOCK, BLOCK), 3: (2 * BLOCK, 10), 9: (2 * BLOCK + 50, BLOCK)}
 
 
+def test_what_a_cut_took_away_leaves_its_place_free():
+    """Also where all that waited lay behind a pause."""
+    track = Track(LIMIT, exact=True)
+    track.put(0, block(1), source=0)
+    track.put(50 * BLOCK, block(2), source=BLOCK)
+    track.put(51 * BLOCK, block(3), source=2 * BLOCK)
+    track.cut(BLOCK)
+    track.put(49 * BLOCK, block(9, 3 * BLOCK), source=3 * BLOCK)
+    assert where(track) == {1: (0, BLOCK), 9: (49 * BLOCK, 3 * BLOCK)}
+
+
 def test_what_waits_is_bounded():
     """Over the limit the oldest sound becomes silence and is counted, and the rest stands where it did."""
     track = Track(3 * BLOCK)

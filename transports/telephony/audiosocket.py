@@ -176,7 +176,10 @@ class TcpSocket:
         if self._writer.is_closing():
             raise ConnectionError("the connection is closed")
         self._writer.write(message if isinstance(message, bytes) else message.encode())
-        await self._writer.drain()
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            raise ConnectionError(f"the connection is lost: {error}") from error
 
     async def close(self, code: int, reason: str) -> None:
         """See Socket; TCP has no word for the reason."""
@@ -218,6 +221,9 @@ class AudioSocketServer:
         await self._server.wait_closed()
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._server is None or not self._server.is_serving():  # it was accepted while the server was being left
+            writer.transport.abort()
+            return
         task = asyncio.get_running_loop().create_task(self._answer(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -284,8 +284,8 @@ class Carrier:
             raise WireError(f"{self.name} started a second call, {started.call!r}, in the stream of the call {self.call!r}", code=POLICY)
         self.stream = stream
         if self._started:
-            self._order = InOrder()
-            return []
+            before, self._order = self._order, InOrder()
+            return self._frames(before.rest())
         self._started, self.call = True, started.call
         received: list[Received] = [started]
         early, self._early = self._early, []
@@ -313,11 +313,11 @@ class Carrier:
                 raise NonsenseError("more than a second of sound before the start")
             self._early.append((number, payload))
             return []
-        chunks = [payload] if number is None else self._order.put(number, payload)
-        return [self._frame(chunk) for chunk in chunks]
+        pcm = self._hearing.decode(payload)  # before it waits: half a sample must not spoil what waits with it, or the stop behind it
+        return self._frames([pcm] if number is None else self._order.put(number, pcm))
 
-    def _frame(self, payload: bytes) -> InputAudioFrame:
-        return InputAudioFrame(self._hearing.decode(payload), self.hears.sample_rate, self.hears.channels)
+    def _frames(self, chunks: list[bytes]) -> list[Received]:
+        return [InputAudioFrame(pcm, self.hears.sample_rate, self.hears.channels) for pcm in chunks]
 
     def _key(self, digit: str) -> list[Received]:
         if len(digit) != 1 or digit.upper() not in KEYS:
@@ -331,7 +331,7 @@ class Carrier:
 
     def _end(self, reason: str) -> list[Received]:
         self._over = self.stopped = True
-        return [*(self._frame(chunk) for chunk in self._order.rest()), CallEnded(reason)]
+        return [*self._frames(self._order.rest()), CallEnded(reason)]
 
     def _format(self, encoding: Encoding | None, said: str, rate: int) -> None:
         """The start says what the caller's sound is."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from voiceflow.transports.telephony.plivo import PlivoWire
 from voiceflow.transports.telephony.telnyx import TelnyxSound, TelnyxWire
 from voiceflow.transports.telephony.twilio import TwilioWire
 from voiceflow.transports.telephony.vonage import VonageWire
-from voiceflow.transports.wire import CallEnded, CallStarted, MarkReturned, Wire, WireError
+from voiceflow.transports.wire import CallEnded, CallStarted, MarkReturned, Received, Wire, WireError
 
 from .carriers import DIALECTS, Dialect, chunks, ramp, spoken
 
@@ -478,3 +480,37 @@ def test_both_laws_are_bit_exact_through_a_wire() -> None:
         assert frame.pcm == pcm
         [message] = wire.audio(frame.pcm)
         assert dialect.understand(message) == ("sound", pcm)
+
+
+def exotel_in_order() -> tuple[ExotelWire, Callable[[int, bytes], list[Received]]]:
+    """A call of a carrier that numbers its chunks, and what comes of one."""
+    wire = ExotelWire()
+    wire.receive(json.dumps({"event": "start", "stream_sid": "S", "start": {"call_sid": "C", "stream_sid": "S"}}))
+
+    def chunk(number: int, pcm: bytes) -> list[Received]:
+        media = {"chunk": number, "payload": base64.b64encode(pcm).decode()}
+        return wire.receive(json.dumps({"event": "media", "stream_sid": "S", "media": media}))
+
+    return wire, chunk
+
+
+def test_half_a_sample_that_is_ahead_of_its_turn_spoils_nothing() -> None:
+    """It is passed over when it comes: the sound behind it is heard, and the stop ends the call."""
+    wire, chunk = exotel_in_order()
+    chunk(1, bytes(320))
+    assert chunk(3, b"\1\2\3") == []
+    assert wire.faults == 1
+    chunk(4, bytes(320))
+    assert len(chunk(2, bytes(320))) == 1
+    *sound, end = wire.receive(json.dumps({"event": "stop", "stop": {"call_sid": "C"}}))
+    assert [len(frame.pcm) for frame in sound] == [320]
+    assert isinstance(end, CallEnded)
+
+
+def test_what_waits_is_heard_when_the_stream_begins_again() -> None:
+    """A second start of the same call."""
+    wire, chunk = exotel_in_order()
+    chunk(1, bytes(320))
+    assert chunk(3, bytes(160)) == []
+    again = wire.receive(json.dumps({"event": "start", "stream_sid": "T", "start": {"call_sid": "C", "stream_sid": "T"}}))
+    assert [len(frame.pcm) for frame in again] == [160]
