@@ -227,11 +227,9 @@ class AudioSocketServer:
         task = asyncio.get_running_loop().create_task(self._answer(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: writer.transport.abort())  # also of one that was cancelled before its first step
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         socket, options = TcpSocket(reader, writer), self.options
         writer.transport.set_write_buffer_limits(high=READ)
-        try:
-            await answer(AudioSocketWire(options.sample_rate, options.kinds), socket, self.calls, options.line)
-        finally:
-            writer.transport.abort()
+        await answer(AudioSocketWire(options.sample_rate, options.kinds), socket, self.calls, options.line)

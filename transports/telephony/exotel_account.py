@@ -54,7 +54,7 @@ class ExotelAccount:
 
     def answer(self, incoming: Incoming, stream_url: str) -> Answer:
         """The URL, in JSON."""
-        query = urlencode({"sample-rate": self.sample_rate, **self.parameters})
+        query = urlencode({**self.parameters, "sample-rate": self.sample_rate})  # the protocol's own stands
         return Answer(msgspec.json.encode({"url": f"{stream_url}?{query}"}).decode(), "application/json")
 
     def decline(self, incoming: Incoming) -> Answer:

@@ -115,7 +115,7 @@ def _signed_parameters(request: Request) -> str:
 
 
 def _signature(secret: str, text: str, algorithm: str) -> str:
-    return b64encode(hmac.new(secret.encode(), text.encode(), ALGORITHMS[algorithm]).digest()).decode()
+    return b64encode(hmac.new(secret.encode(), text.encode("utf-8", "surrogatepass"), ALGORITHMS[algorithm]).digest()).decode()
 
 
 def _spellings(url: str) -> list[str]:

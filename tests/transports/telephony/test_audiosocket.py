@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import random
+import socket
 import struct
 import uuid
 from collections.abc import AsyncIterator
@@ -243,6 +244,27 @@ def test_who_is_not_asterisk_is_turned_away() -> None:
             assert [frame async for frame in peer.frames()][-1] == (0, b"")
 
     assert [record.outcome for record in real(scene)] == ["refused", "ended"]
+
+
+@pytest.mark.parametrize("turns", [0, 3, 4, 5, 6])  # after 1 or 2 it is Python 3.11 itself that loses the socket
+def test_a_connection_that_comes_while_the_server_is_left_is_no_call(turns: int) -> None:
+    """However many turns of the loop it came before: nothing is answered afterwards, and nothing is left."""
+
+    async def main() -> None:
+        async with no_leaks():
+            calls = Calls(agent, limit=3)
+            with socket.socket() as caller:
+                async with AudioSocketServer(calls, AudioSocketOptions(port=0)) as server:
+                    caller.connect(("127.0.0.1", server.options.port))
+                    caller.sendall(HELLO)
+                    for _ in range(turns):
+                        await asyncio.sleep(0)
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                await asyncio.sleep(0.1)
+                assert calls.running == 0
+
+    asyncio.run(main())
 
 
 def test_sixty_calls_cut_off_at_random_moments_leave_nothing(caplog: pytest.LogCaptureFixture) -> None:
