@@ -47,18 +47,22 @@ class AudioSocketOptions:
     """Where the server listens, and what sound is agreed on with Asterisk.
 
     ``sample_rate``: 8000 for the dialplan application, which knows no other; the rate of ``c(slin16)`` and the like for the channel; None:
-    the first sound says it, and the call begins with that. ``kinds``: where an Asterisk has others.
+    the first sound says it, and the call begins with that. ``kinds``: where an Asterisk has others. ``quiet_s``: a connection on which
+    nothing comes for so long is taken for lost; Asterisk sends sound all the time.
     """
 
     host: str = "127.0.0.1"
     port: int = 9092
     sample_rate: int | None = 8000
     kinds: Mapping[int, int] = field(default_factory=lambda: KINDS)
+    quiet_s: float = 60.0
     line: LineOptions = field(default_factory=LineOptions)
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ValueError(f"AudioSocketOptions: port is {self.port}, it must be 0 (any that is free) to 65535")
+        if not self.quiet_s > 0:
+            raise ValueError(f"AudioSocketOptions: quiet_s is {self.quiet_s}, it must be more than 0")
         if self.sample_rate is not None and self.sample_rate not in self.kinds.values():
             rates = ", ".join(map(str, sorted(self.kinds.values())))
             raise ValueError(f"AudioSocketOptions: sample_rate is {self.sample_rate}; AudioSocket has {rates}")
@@ -159,15 +163,19 @@ class AudioSocketWire:
 class TcpSocket:
     """The ``Socket`` of a line, on a TCP connection."""
 
-    lost = False
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, quiet_s: float) -> None:
+        self._reader, self._writer, self._quiet_s = reader, writer, quiet_s
+        self.lost = False
 
     async def receive(self) -> Message | None:
-        """See Socket."""
+        """See Socket. None too where nothing came for too long: TCP itself says nothing of a far end that is gone."""
         try:
-            return await self._reader.read(READ) or None
+            async with asyncio.timeout(self._quiet_s):
+                return await self._reader.read(READ) or None
+        except TimeoutError:
+            log.warning("nothing came from asterisk for %g s: it is taken for lost", self._quiet_s)
+            self.lost = True
+            return None
         except OSError:
             return None
 
@@ -230,6 +238,6 @@ class AudioSocketServer:
         task.add_done_callback(lambda _: writer.transport.abort())  # also of one that was cancelled before its first step
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        socket, options = TcpSocket(reader, writer), self.options
+        socket, options = TcpSocket(reader, writer, self.options.quiet_s), self.options
         writer.transport.set_write_buffer_limits(high=READ)
         await answer(AudioSocketWire(options.sample_rate, options.kinds), socket, self.calls, options.line)

@@ -173,7 +173,7 @@ async def over(calls: Calls) -> None:
         await asyncio.sleep(0.01)
 
 
-def real(scene: object) -> list[CallRecord]:
+def real(scene: object, **options: float) -> list[CallRecord]:
     async def main() -> list[CallRecord]:
         records: list[CallRecord] = []
         calls = Calls(agent, limit=100)
@@ -184,7 +184,7 @@ def real(scene: object) -> list[CallRecord]:
             return keep(record, error)
 
         calls._over = note  # type: ignore[method-assign]
-        async with no_leaks(), AudioSocketServer(calls, AudioSocketOptions(port=0)) as server, asyncio.timeout(30):
+        async with no_leaks(), AudioSocketServer(calls, AudioSocketOptions(port=0, **options)) as server, asyncio.timeout(30):
             await scene(server, calls)  # type: ignore[operator]
             await over(calls)
         return records
@@ -228,6 +228,22 @@ def test_a_far_end_that_hangs_up_ends_the_call() -> None:
     records = real(scene)
     assert [record.outcome for record in records] == ["hung up"] * 3
     assert [record.why.partition(":")[0] for record in records][:2] == ["asterisk hung up", "asterisk reports an error"]
+
+
+def test_an_asterisk_that_is_gone_without_a_word_is_given_up() -> None:
+    """Nothing comes and nothing is closed: its line is free again."""
+
+    async def scene(server: AudioSocketServer, calls: Calls) -> None:
+        async with Asterisk(server.options.port):
+            await over_once_begun(calls)
+
+    async def over_once_begun(calls: Calls) -> None:
+        while not calls.answered:
+            await asyncio.sleep(0.01)
+        await over(calls)
+
+    (record,) = real(scene, quiet_s=0.3)
+    assert (record.outcome, record.why) == ("hung up", "the connection was lost")
 
 
 def test_who_is_not_asterisk_is_turned_away() -> None:
