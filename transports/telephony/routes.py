@@ -54,7 +54,7 @@ class TelephonyOptions:
 
     def __post_init__(self) -> None:
         url = urlsplit(self.public_url)
-        if url.scheme not in ("http", "https") or not url.netloc or url.query or url.fragment or url.path.endswith("/"):
+        if not self.public_url.startswith(("http://", "https://")) or not url.netloc or url.query or url.fragment or url.path.endswith("/"):
             raise ValueError(
                 f"TelephonyOptions: public_url is {self.public_url!r}, it must be like https://host or https://host/path, without a / behind"
             )

@@ -57,6 +57,11 @@ class VonageAccount:
             raise ValueError(f"VonageAccount: sample_rate is {self.sample_rate}, it must be 8000, 16000 or 24000")
         if bool(self.application) != bool(self.private_key):
             raise ValueError("VonageAccount: application and private_key go together")
+        if self.private_key:
+            try:
+                jwt.encode({}, self.private_key, algorithm="RS256")
+            except (jwt.InvalidKeyError, ValueError, TypeError):  # at the end of a call it would be too late: nobody could hang up
+                raise ValueError("VonageAccount: private_key is no RSA key in PEM; give the text of the file that Vonage made") from None
         if len(msgspec.json.encode(self.parameters)) > HEADERS_BYTES - 200:
             raise ValueError(
                 f"VonageAccount: the parameters are too long; Vonage carries {HEADERS_BYTES} bytes, 200 of them for the call's own"

@@ -442,6 +442,7 @@ def _options(**more: Any) -> TelephonyOptions:
     [
         {"public_url": "agent.example"},
         {"public_url": "wss://agent.example"},
+        {"public_url": "HTTPS://agent.example"},
         {"public_url": "https://agent.example/"},
         {"path": "telephony"},
         {"path": "/telephony/"},

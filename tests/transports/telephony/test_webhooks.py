@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 pytest.importorskip("jwt", reason="pip install 'PyJWT[crypto]'")
 
 import jwt
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from voiceflow.transports.telephony.exotel_account import ExotelAccount
 from voiceflow.transports.telephony.plivo_account import PlivoAccount
@@ -32,6 +34,11 @@ from .requests_of_carriers import ACCOUNTS, FORM, NOW, PUBLIC_KEY, SECRET, TOKEN
 
 URL = "https://agent.example/telephony/x"
 STREAM = "wss://agent.example/telephony/x/stream/ticket-_1"
+PEM = (
+    rsa.generate_private_key(65537, 2048)
+    .private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    .decode()
+)
 each = pytest.mark.parametrize("name", ACCOUNTS)
 
 
@@ -179,7 +186,7 @@ def test_vonage_refuses_tokens_that_are_not_its_own() -> None:
     longer = jwt.encode({"iat": int(NOW), "payload_hash": hashlib.sha256(good.body).hexdigest()}, SECRET * 2, algorithm="HS512")
     with pytest.raises(RefusedError):
         VonageAccount(SECRET * 2).check(changed(good, headers={**good.headers, "Authorization": f"Bearer {longer}"}))
-    ours = VonageAccount(SECRET, "app-1", "a key")
+    ours = VonageAccount(SECRET, "app-1", PEM)
     ours.check(carriers.vonage(URL, {"uuid": "1"}, application_id="app-1"))
     with pytest.raises(RefusedError, match="another application"):
         ours.check(carriers.vonage(URL, {"uuid": "1"}, application_id="app-2"))
@@ -312,6 +319,8 @@ def test_parameters_and_sounds_are_asked_for() -> None:
         lambda: VonageAccount(""),
         lambda: VonageAccount(SECRET, sample_rate=44100),
         lambda: VonageAccount(SECRET, application="only one of the two"),
+        lambda: VonageAccount(SECRET, "app-1", "a key"),
+        lambda: VonageAccount(SECRET, "app-1", PEM[:400]),
         lambda: VonageAccount(SECRET, parameters={"a": "b" * 500}),
         lambda: ExotelAccount("", "p"),
         lambda: ExotelAccount("me", ""),
