@@ -274,6 +274,7 @@ class Speaker(Processor):
                 continue
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
+            pacer.leaves_now(loop.time())
             due, samples = pacer.due, pacer.samples
             pacer.leave()
             self._pull(samples, min(due, loop.time()), due)

@@ -35,6 +35,21 @@ def test_sound_leaves_early_and_silence_in_time():
     assert Pacer(RATE, 0.02, ahead_s=0.02).early_s == 0.0
 
 
+def test_the_first_block_of_a_stretch_sounds_when_it_leaves():
+    """Had it been given time to fill, and left before that: what follows is due behind it. One that leaves late moves nothing."""
+    pacer = Pacer(RATE, 0.2, 0.4)
+    pacer.begin(1.18)
+    pacer.leaves_now(1.0)
+    assert pacer.due == 1.0
+    pacer.leave()
+    pacer.leaves_now(1.01)
+    assert pacer.due == 1.2
+    late = Pacer(RATE, 0.02)
+    late.begin(1.0)
+    late.leaves_now(1.3)
+    assert late.due == 1.0
+
+
 def test_after_a_clear_what_comes_next_is_due_at_once():
     """What left ahead of its time is gone, and its time with it."""
     pacer = Pacer(RATE, 0.02, ahead_s=1.0)

@@ -30,6 +30,11 @@ class Pacer:
         self._start = max(now, self.free_at)
         self._block = 0
 
+    def leaves_now(self, now: float) -> None:
+        """The next block leaves: the first of a stretch, to a far end that has nothing else to play, sounds at once even if it was due later."""
+        if not self._block and now < self.due:
+            self.begin(now)
+
     def cleared(self, now: float) -> None:
         """The far end has thrown away what left: what comes next is due at once."""
         self.free_at = now
